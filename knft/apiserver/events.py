@@ -20,6 +20,7 @@ from knft.apiserver.api_client import ApiClient
 from knft.apiserver.error_text import one_line
 from knft.apiserver.limits import TokenBucket
 from knft.errors import ApiServerError, ApiStatusError
+from knft.memory_errors import exit_if_out_of_memory
 from knft.model.events import Event, ObjectReference
 
 log = logging.getLogger("knft")
@@ -158,7 +159,8 @@ class EventPoster:
                 continue
             try:
                 self._send(event, stop)
-            except Exception:
+            except Exception as error:
+                exit_if_out_of_memory(error)
                 log.exception("unexpected error while sending an event; please report it")
 
     def _send(self, event: Event, stop: threading.Event) -> None:

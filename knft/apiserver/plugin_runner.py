@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from knft.apiserver.descendants import end_descendants
 from knft.errors import ApiServerError, UsageError
 from knft.kernel.privileges import drop_all_in_thread
+from knft.memory_errors import exit_if_out_of_memory
 
 Result = TypeVar("Result")
 _POLL_SECONDS = 0.05
@@ -84,6 +85,7 @@ class _Outcome(Generic[Result]):
             drop_all_in_thread()
             self.results.append(work())
         except Exception as error:  # noqa: BLE001 - raised again in the thread that waits
+            exit_if_out_of_memory(error)
             self.error = error
         finally:
             self.filled.set()

@@ -11,6 +11,7 @@ from knft.apiserver.list_watch import WatchTimeouts
 from knft.apiserver.reflector import OnInvalidObject, Reflector, ignore_invalid_object
 from knft.apiserver.store import Store
 from knft.apiserver.watch_problems import WatchProblems
+from knft.memory_errors import exit_if_out_of_memory
 from knft.model.objects import ObjectChange
 
 HandleChanges = Callable[[Iterable[ObjectChange]], None]
@@ -117,6 +118,7 @@ class ApiServerSource:
         try:
             reflector.run(stop)
         except Exception as error:  # noqa: BLE001 - the main thread raises it again
+            exit_if_out_of_memory(error)
             # Errors during a shutdown come from closed connections.
             if not stop.is_set():
                 self._on_failure(error)

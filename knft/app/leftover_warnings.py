@@ -11,6 +11,7 @@ from knft.kernel.privileges import die_with_parent
 from knft.kernel.table_flags import table_flags
 from knft.leftovers.messages import describe_found_chains, format_count, leftover_warning
 from knft.leftovers.names import DEVICE, TABLES
+from knft.memory_errors import exit_if_out_of_memory
 from knft.proxy_mode import Mode
 
 log = logging.getLogger("knft")
@@ -50,7 +51,8 @@ def warn_of_leftovers_in_child(log_writer: LogWriter) -> int:
         die_with_parent()
         log_writer.discard()
         warn_of_leftovers()
-    except BaseException:
+    except BaseException as error:
+        exit_if_out_of_memory(error)
         log.exception("unexpected error while looking for kube-proxy's leftovers; please report this")
     finally:
         log_writer.flush(LOG_SECONDS)

@@ -6,6 +6,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from knft.memory_errors import exit_if_out_of_memory
+
 log = logging.getLogger("knft")
 
 FAILED_EXIT_STATUS = 1
@@ -23,9 +25,9 @@ class Shutdown:
         self._exit_process = exit_process
         self._grace_seconds = grace_seconds
         self._lock = threading.Lock()
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Stop the daemon because of an error, unless it is stopping already."""
         with self._lock:
             if self.stop.is_set():
@@ -34,7 +36,7 @@ class Shutdown:
             self.stop.set()
         threading.Thread(target=self._exit_after_grace_period, args=[error], name="shutdown", daemon=True).start()
 
-    def _exit_after_grace_period(self, error: Exception) -> None:
+    def _exit_after_grace_period(self, error: BaseException) -> None:
         """Exit even if a sync hangs: a proxy that stopped watching must not report healthy. Rules stay in place."""
         time.sleep(self._grace_seconds)
         log.error("%s", error)
@@ -57,7 +59,9 @@ class Shutdown:
         def run_target() -> None:
             try:
                 target()
-            except Exception as error:  # noqa: BLE001 - raised again by the main thread
+            # Also errors of Rust code, which do not derive from Exception.
+            except BaseException as error:  # noqa: BLE001 - raised again by the main thread
+                exit_if_out_of_memory(error)
                 self.fail(error)
 
         threading.Thread(target=run_target, name=name, daemon=True).start()

@@ -7,6 +7,7 @@ import sys
 from types import TracebackType
 
 from knft.app.log_writer import LogWriter
+from knft.memory_errors import exit_if_out_of_memory
 
 EXIT_SECONDS = 5.0
 """How long the process waits at its end until its log lines are written. After a signal it exits sooner."""
@@ -30,7 +31,8 @@ class LogHandler(logging.Handler):
         """Pass on the line of a record."""
         try:
             self.writer.write(self.format(record))
-        except Exception:  # noqa: BLE001 - as in the handlers of the standard library
+        except Exception as error:  # noqa: BLE001 - as in the handlers of the standard library
+            exit_if_out_of_memory(error)
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name

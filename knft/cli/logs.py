@@ -14,6 +14,7 @@ from typing import Any
 from knft.app.log_writer import LogWriter
 from knft.cli.log_handler import LogHandler
 from knft.configuration.settings import LoggingSettings
+from knft.memory_errors import exit_if_out_of_memory, set_report
 from knft.redaction import hide_credentials
 
 VERBOSITY_OF_SYNCS, VERBOSITY_OF_REQUESTS = 2, 4
@@ -26,6 +27,9 @@ _HTTP = "urllib3.connectionpool"
 """This logger logs method, path and status of each request, without headers and bodies."""
 _LATENCY = "knft.latency"
 """This logger logs the age of the changes in each sync."""
+
+REPORT_SECONDS = 0.5
+"""How long the report about failed allocations may take."""
 
 _INFO, _DEBUG = 0, 4
 """The klog verbosity of info, warning and debug lines: 0 for all but debug lines."""
@@ -45,7 +49,13 @@ def set_up_logging(settings: LoggingSettings) -> LogWriter:
     sys.excepthook = _log_uncaught
     threading.excepthook = _log_uncaught_of_thread
     sys.unraisablehook = _log_unraisable
+    set_report(lambda text: _log_critical(handler.writer, text))
     return handler.writer
+
+
+def _log_critical(writer: LogWriter, text: str) -> bool:
+    logging.getLogger("knft").critical("%s", text)
+    return writer.flush(REPORT_SECONDS)
 
 
 def print_error(message: str) -> bool:
@@ -96,6 +106,7 @@ class JsonLines(logging.Formatter):
 
 
 def _log_uncaught(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    exit_if_out_of_memory(error)
     if issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, traceback)
         return
@@ -104,6 +115,7 @@ def _log_uncaught(kind: type[BaseException], error: BaseException, traceback: Tr
 
 def _log_uncaught_of_thread(arguments: threading.ExceptHookArgs) -> None:
     error = arguments.exc_value
+    exit_if_out_of_memory(error)
     if error is not None and not isinstance(error, SystemExit):
         name = arguments.thread.name if arguments.thread is not None else "unknown"
         exc_info = (type(error), error, arguments.exc_traceback)
@@ -112,6 +124,7 @@ def _log_uncaught_of_thread(arguments: threading.ExceptHookArgs) -> None:
 
 def _log_unraisable(error: "sys.UnraisableHookArgs") -> None:
     """Log an exception that Python cannot raise, such as one of a destructor."""
+    exit_if_out_of_memory(error.exc_value)
     exc_info = (error.exc_type, error.exc_value, error.exc_traceback)
     name = getattr(error.object, "__qualname__", type(error.object).__name__)
     log = logging.getLogger("knft")

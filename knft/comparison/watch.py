@@ -12,6 +12,7 @@ from knft.comparison.machine import MachineState, read_polled_state
 from knft.errors import CaptureError, KnftError
 from knft.interpret.compare.report import Report
 from knft.kernel.host_changes import HostChangeMonitor
+from knft.memory_errors import exit_if_out_of_memory
 from knft.source.directory import DirectorySource, manifests_signature
 
 POLL_SECONDS = 3.0
@@ -171,6 +172,7 @@ class _ManifestWatcher(threading.Thread):
                     self.changed.set()
                     self._changes.wake()
         except Exception as error:  # noqa: BLE001 - raised again by the main thread
+            exit_if_out_of_memory(error)
             self.failure = error
             self._stop_event.set()
             self._changes.wake()

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from http import HTTPStatus
 
+from knft.memory_errors import exit_if_out_of_memory
 from knft.serve.connection_pool import ConnectionPool
 from knft.serve.http_message import (
     BadRequestError,
@@ -94,7 +95,8 @@ class Connection(asyncio.Protocol):
             response = self._handler(request)
         except BadRequestError as error:
             response = status_response(error.status)
-        except Exception:
+        except Exception as error:
+            exit_if_out_of_memory(error)
             log.exception("%s: unexpected error while serving %r; please report this", self._name, request.path)
             response = status_response(HTTPStatus.INTERNAL_SERVER_ERROR)
         self._send(request, response)

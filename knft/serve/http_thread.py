@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from knft.memory_errors import exit_if_out_of_memory
 from knft.serve.connection import Connection, Handler
 from knft.serve.connection_pool import ConnectionPool
 from knft.serve.sockets import raise_file_limit
@@ -104,6 +105,7 @@ class HttpThread:
 
 
 def _log_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    exit_if_out_of_memory(context.get("exception"))
     log.error("unexpected error in the HTTP thread: %s", context.get("message"), exc_info=context.get("exception"))
 
 

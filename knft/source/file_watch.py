@@ -3,9 +3,12 @@
 import threading
 from collections.abc import Callable, Iterator
 
+from knft.memory_errors import exit_if_out_of_memory
+
 POLL_MS = 1000
 """Time between two ticks, in milliseconds. NFS and links to other folders cause no inotify event."""
 _STEP_MS = 20
+_RUST_STACK_BYTES = 2 << 20
 
 
 def watch_folders(
@@ -26,9 +29,26 @@ def watch_folders(
             else:
                 stop.wait(POLL_MS / 1000)
                 yield frozenset()
-        except (OSError, RuntimeError):  # A watched folder was deleted, or the limit of inotify watches is reached.
+        except (OSError, RuntimeError) as error:
+            exit_if_out_of_memory(error)
+            # A watched folder was deleted, or the limit of inotify watches is reached.
             stop.wait(POLL_MS / 1000)
             yield None
+
+
+def _check_that_threads_start() -> None:
+    """Raise RuntimeError if no thread can be started.
+
+    RustNotify ignores that its thread does not start, and then panics. If memory is short, Rust's panic handler waits
+    for itself for ever, and holds the GIL. The C library keeps the stack of this thread for the next one of its size.
+    """
+    previous = threading.stack_size(_RUST_STACK_BYTES)
+    try:
+        thread = threading.Thread(target=lambda: None, name="watch-check", daemon=True)
+        thread.start()
+    finally:
+        threading.stack_size(previous)
+    thread.join()
 
 
 def _watch(
@@ -40,6 +60,7 @@ def _watch(
     """
     from watchfiles._rust_notify import RustNotify  # noqa: PLC0415 - a native library that few commands need
 
+    _check_that_threads_start()
     with RustNotify(
         sorted(watched),
         debug=False,

@@ -12,6 +12,7 @@ from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
 from knft.kernel.process import WorkerProcess
+from knft.memory_errors import exit_if_out_of_memory
 from knft.model.objects import ObjectChange
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock, MonotonicClock
@@ -129,7 +130,8 @@ class Daemon:
         for observer in self._observers:
             try:
                 call(observer)
-            except Exception:
+            except Exception as error:
+                exit_if_out_of_memory(error)
                 log.exception("%s failed unexpectedly; please report this", type(observer).__name__)
 
     def check_node(self) -> None:
@@ -183,7 +185,8 @@ class Daemon:
         except KernelError as error:
             log.error("%s: sync failed: %s", proxier.family.value, error)  # noqa: TRY400 - an expected error needs no traceback
             log.debug("%s", error.detail)
-        except Exception:
+        except Exception as error:
+            exit_if_out_of_memory(error)
             # A bug in knft must not end the loop: the rules stay, and the next sync is a full one.
             log.exception("%s: sync failed unexpectedly; please report this", proxier.family.value)
         else:
@@ -242,7 +245,8 @@ class Daemon:
             except KernelError as error:
                 log.warning("%s; until notifications work again, only the audit finds foreign changes", error)
                 self._reopen_monitor(monitor, stop)
-            except Exception:
+            except Exception as error:
+                exit_if_out_of_memory(error)
                 log.exception("watching foreign changes failed unexpectedly; please report this")
                 self._reopen_monitor(monitor, stop)
 
@@ -329,7 +333,8 @@ class Daemon:
             try:
                 if not self.audit():
                     delay = AUDIT_RETRY_SECONDS
-            except Exception:
+            except Exception as error:
+                exit_if_out_of_memory(error)
                 log.exception("the audit failed unexpectedly; please report this")
 
     def run(self, stop: threading.Event) -> None:

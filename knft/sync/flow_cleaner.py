@@ -20,6 +20,7 @@ from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.conntrack import DeletedFlows, FlowDump, FlowTable, open_flow_table
 from knft.kernel.conntrack_messages import Flow
+from knft.memory_errors import exit_if_out_of_memory
 from knft.model import addresses
 from knft.sync.observer import SyncObserver
 from knft.sync.report import SyncReport
@@ -188,7 +189,8 @@ class FlowCleaner(SyncObserver):
             self.run_pass(family)
         except KernelError as error:
             message = str(error)
-        except Exception:
+        except Exception as error:
+            exit_if_out_of_memory(error)
             log.exception("%s: conntrack cleanup failed unexpectedly; please report this", family.value)
         if message and self._last_errors.get(family) != message:
             log.error("%s: %s", family.value, message)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from knft.config import Config
 from knft.delta.diff import ContentsDiff
+from knft.memory_errors import exit_if_out_of_memory
 from knft.model.names import ServicePortName
 from knft.model.plan import ServicePlan
 from knft.nft.expressions import Goto
@@ -166,6 +167,7 @@ class _Rendering:
         try:
             desired[name] = _render_service_port(self._state, name, self._orders, numbers, self._config)
         except Exception as error:  # noqa: BLE001 - a bug that affects one Service port must not stop the others
+            exit_if_out_of_memory(error)
             self.render_errors[name] = error
 
     def _preserved(self) -> "_Preserved":

@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 
+from knft.memory_errors import exit_if_out_of_memory
 from knft.model.objects import EndpointSlice, Service
 from knft.sync.log_summary import summarize
 from knft.track.service_problems import GRACE_SECONDS, MissingPorts, MissingSlices, ServiceProblems
@@ -34,7 +35,8 @@ class ServiceWarnings:
         while not stop.wait(INTERVAL_SECONDS):
             try:
                 self.log_due(time.monotonic())
-            except Exception:
+            except Exception as error:
+                exit_if_out_of_memory(error)
                 log.exception("the check of Services failed unexpectedly; please report this")
 
     def log_due(self, now: float, grace: float = GRACE_SECONDS) -> None:
