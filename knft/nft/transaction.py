@@ -1,6 +1,7 @@
 """Transaction: the changes that one sync makes to one table."""
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct, structs
 
@@ -18,10 +19,11 @@ class Transaction(Struct, frozen=True):
     4. ``deferred_removals``: elements that packets in flight may still look up after the change.
     5. ``deleted_chains``, which nothing may refer to any more.
 
-    knft can send the changes as a whole, or in up to three phases: the new-chains phase (1), the main phase (2, 3 and
-    5), and then the cleanup phase (4). Each phase is a Transaction too, and the kernel applies each atomically. But a
-    packet that is processed during a commit may read one map before it and another map after it. The phases reduce
-    what such a packet can miss: a new verdict refers to a chain that already has its rules, and an element of
+    knft can send the changes as a whole, or in phases: the new-chains phase (1), the endpoint phase (the
+    ``early_endpoints`` of a large transaction, in several pieces), the main phase (2, 3 and 5), and then the cleanup
+    phase (4). Each phase, and each piece, is a Transaction too, and the kernel applies each atomically. But a packet
+    that is processed during a commit may read one map before it and another map after it. The phases reduce what such
+    a packet can miss: a new verdict refers to a chain that already has its rules, and an element of
     ``deferred_removals`` stays until the main phase is in force. docs/design/transaction-phases.md lists what remains.
     """
 
@@ -49,6 +51,38 @@ class Transaction(Struct, frozen=True):
     def new_chains_phase(self) -> "Transaction":
         """Return the first phase: new chains, which no packet can reach yet."""
         return Transaction(self.family, self.table, new_chains=self.new_chains)
+
+    def endpoint_phase(self, size: int) -> Iterator["Transaction"]:
+        """Yield transactions of at most ``size`` elements each, which add the ``early_endpoints``."""
+        elements = ((name, *item) for name, added in self.early_endpoints(size).items() for item in added.items())
+        while piece := list(itertools.islice(elements, size)):
+            added: dict[str, dict[Key, Value]] = {}
+            for name, key, value in piece:
+                added.setdefault(name, {})[key] = value
+            yield Transaction(self.family, self.table, added=added)
+
+    def early_endpoints(self, size: int) -> Mapping[str, Mapping[Key, Value]]:
+        """Return the elements of endpoint maps that replace no others, if there are more than ``size``; else nothing.
+
+        No packet looks them up before the main phase changes verdicts, so they can be added before it.
+        """
+        early: dict[str, Mapping[Key, Value]] = {}
+        for name, added in self.added.items():
+            if isinstance(next(iter(added.values()), None), tuple):
+                replaced = set(self.removed.get(name, ()))
+                early[name] = {key: value for key, value in added.items() if key not in replaced} if replaced else added
+        return early if sum(map(len, early.values())) > size else {}
+
+    def without_early_endpoints(self, size: int) -> "Transaction":
+        """Return the transaction without the ``early_endpoints``."""
+        early = self.early_endpoints(size)
+        if not early:
+            return self
+        left = {
+            name: {key: value for key, value in added.items() if key not in early[name]} if name in early else added
+            for name, added in self.added.items()
+        }
+        return structs.replace(self, added={name: added for name, added in left.items() if added})
 
     def main_phase(self) -> "Transaction":
         """Return the second phase: everything but ``new_chains`` and ``deferred_removals``."""

@@ -32,6 +32,10 @@ from knft.sync.state import ServiceState
 from knft.sync.table_interface import TableInterface
 from knft.sync.table_snapshot import Owner, SpecialOwner, TableSnapshot, TableState
 
+MAX_ENDPOINTS = 1 << 13
+"""The most new elements of endpoint maps in one transaction. libnftables 1.0.6 needs nearly 3 KB for each. As JSON they
+have less than a MiB, so that the worker process is not replaced (``knft.kernel.process.RECYCLE_BYTES``)."""
+
 
 class TableWriter:
     """Commits transactions and records the resulting contents; after a failed commit, the table must be read back."""
@@ -53,6 +57,8 @@ class TableWriter:
         """How often a removal of orphans, or a deletion of emptied chains, was refused, wholly or in part."""
         self._sticky_is_current = False
         """Whether ``sticky`` equals the kernel's records, except for foreign changes."""
+        self.has_unrecorded_endpoints = False
+        """Whether the kernel refused a transaction of which it had accepted endpoints before."""
         self._audit_lock = threading.Lock()
         self._changed_by_syncs: set[TablePosition] | None = None
         self._unexpected_rules: dict[str, str] = {}
@@ -70,9 +76,9 @@ class TableWriter:
     def commit(self, snapshot: TableSnapshot, now: float) -> tuple[PreparedTransaction, float]:
         """Render the owners of a snapshot, send the transaction, and return it and the seconds that it took.
 
-        Raises KernelError if the kernel refuses it: ``programmed`` is then as before. (Chains of a new-chains phase
-        that was committed stay in the kernel and are not recorded.) Raises UnavailableError if it is unknown whether it
-        was committed: ``programmed`` is then as before, too, and the caller must read the table back. Raises
+        Raises KernelError if the kernel refuses it: ``programmed`` is then as before. (Chains and endpoints of earlier
+        phases that were committed stay in the kernel and are not recorded.) Raises UnavailableError if it is unknown
+        whether it was committed: ``programmed`` is then as before, too, and the caller must read the table back. Raises
         KernelError also if only the deferred removals are refused: the rest is then in force and recorded, and the
         elements that they should have removed become orphans.
         """
@@ -85,12 +91,14 @@ class TableWriter:
                 self._changed_by_syncs |= changed_positions(prepared.transaction) | {
                     (name, ()) for name in prepared.deletable_chains
                 }
+        unrecorded = self.has_unrecorded_endpoints
         try:
             self._send(snapshot, prepared)
         except KernelError as error:
             self.programmed = previous
             self._sticky_is_current &= not isinstance(error, UnavailableError)
             raise
+        self.has_unrecorded_endpoints = unrecorded
         self._record_commit(snapshot, prepared, now)
         try:
             self._remove_deferred(snapshot, prepared.transaction)
@@ -107,14 +115,25 @@ class TableWriter:
                     # A packet that entered the base chain before a commit sees new map elements but old rules. If a
                     # chain were created in the same commit as the element that leads to it, it would have none (6.18).
                     self._table.commit(transaction.new_chains_phase())
-                self._table.commit(transaction.main_phase())
+                self._send_early_endpoints(transaction)
+                self._table.commit(transaction.main_phase().without_early_endpoints(MAX_ENDPOINTS))
             case TableState.MISSING:
                 self._table.declare(layout.declarations(family))
+                if transaction.early_endpoints(MAX_ENDPOINTS):
+                    # Before the endpoints: for each new rule with a map, the kernel walks all elements of the map.
+                    self._table.commit(transaction.new_chains_phase())
+                    self._send_early_endpoints(transaction)
+                    transaction = transaction.main_phase().without_early_endpoints(MAX_ENDPOINTS)
                 self._table.commit(transaction)
             case TableState.INCOMPATIBLE:
                 declared = layout.declarations(family)
                 affinity_entries = migrate_affinity(self._table.dynamic_elements())
                 self._table.replace(layout.whole_table(declared, transaction, affinity_entries))
+
+    def _send_early_endpoints(self, transaction: Transaction) -> None:
+        for piece in transaction.endpoint_phase(MAX_ENDPOINTS):
+            self.has_unrecorded_endpoints = True
+            self._table.commit(piece)
 
     def _record_commit(self, snapshot: TableSnapshot, prepared: PreparedTransaction, now: float) -> None:
         programmed, transaction = snapshot.programmed, prepared.transaction

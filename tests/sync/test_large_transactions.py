@@ -1,0 +1,86 @@
+"""The endpoints of a large transaction are sent in pieces, which bounds the memory that libnftables needs."""
+
+import pytest
+
+from knft.families import Family
+from knft.nft.objects import Entry
+from knft.nft.transaction import Transaction
+from knft.render.names import SERVICE_IPS
+from tests.support.kernel_harness import KernelHarness, contents_of_fresh_start, service, slices
+from tests.support.refused_services import refuse_address
+
+pytestmark = pytest.mark.kernel
+
+PIECE, SERVICES = 8, 10
+
+
+@pytest.fixture(autouse=True)
+def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("knft.sync.table_writer.MAX_ENDPOINTS", PIECE)
+
+
+def _apply_services(harness: KernelHarness) -> None:
+    for number in range(1, SERVICES + 1):
+        harness.apply(service(f"web-{number}", number), *slices(f"web-{number}", range(1, 6)))
+
+
+def _endpoint_counts(transactions: list[Transaction]) -> list[int]:
+    """Return how many elements of endpoint maps each transaction adds."""
+    return [
+        sum(len(added) for name, added in transaction.added.items() if name.endswith("endpoints-tcp"))
+        for transaction in transactions
+    ]
+
+
+def _verdict_counts(transactions: list[Transaction]) -> list[int]:
+    return [len(transaction.added.get(SERVICE_IPS, {})) for transaction in transactions]
+
+
+@pytest.mark.parametrize("table", ["missing", "existing"])
+def test_no_transaction_has_more_endpoints(harness: KernelHarness, table: str) -> None:
+    """All verdicts are in the last transaction: nothing leads to an endpoint before."""
+    if table == "existing":
+        harness.apply(service("first", 99), *slices("first", [1]))
+        harness.sync()
+    _apply_services(harness)
+    port = harness.checked_tables[Family.IPV4]
+    port.transactions.clear()
+
+    harness.sync()
+
+    sent = list(port.transactions)
+    counts = _endpoint_counts(sent)
+    assert max(counts) == PIECE
+    assert sum(counts) == SERVICES * 5
+    assert _verdict_counts(sent) == [0] * (len(sent) - 1) + [SERVICES]
+
+
+def test_table_is_that_of_a_fresh_start(harness: KernelHarness) -> None:
+    _apply_services(harness)
+    harness.sync()
+    assert harness.listing().contents == contents_of_fresh_start(harness)
+
+
+@pytest.mark.parametrize("refused", ["verdict", "endpoint piece"])
+def test_refused_service_leaves_no_endpoints_behind(harness: KernelHarness, refused: str) -> None:
+    harness.sync()
+    _apply_services(harness)
+    port = harness.checked_tables[Family.IPV4]
+    refuse = refuse_address("10.96.0.5")
+
+    def refuse_some(transaction: Transaction) -> None:
+        has_verdicts = any(isinstance(value, Entry) for added in transaction.added.values() for value in added.values())
+        if has_verdicts == (refused == "verdict"):
+            refuse(transaction)
+
+    port.on_commit = refuse_some
+
+    reports = harness.sync()
+    assert [name.name for name in reports[Family.IPV4].quarantined] == (["web-5"] if refused == "verdict" else [])
+    port.on_commit = lambda _: None
+    harness.delete("Service", "web-5")
+    harness.sync()
+
+    contents = harness.listing().contents
+    assert contents == contents_of_fresh_start(harness)
+    assert not any("10.96.0.5" in name.prefix for name in contents.arrays)
