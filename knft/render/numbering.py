@@ -221,5 +221,19 @@ def _prefer_in_memory(found: StickyPort, in_memory: StickyPort | None) -> Sticky
     return in_memory
 
 
+def adopt_equal_targets(found: Mapping[str, StickyPort], in_memory: Mapping[str, StickyPort]) -> dict[str, StickyPort]:
+    """Return the sticky ports of ``in_memory``, by hash ID, but adopt those ``found`` that have the same endpoints.
+
+    Another knft process with the same objects may have given other indexes to the endpoints. If neither process adopted
+    those of the other, both would write theirs without end. If endpoints are missing, the record in memory is better.
+    """
+    return {
+        hash_id: _prefer_in_memory(found[hash_id], port)
+        if hash_id in found and found[hash_id].indexes().keys() == port.indexes().keys()
+        else port
+        for hash_id, port in in_memory.items()
+    }
+
+
 def _stored_fields(port: StickyPort) -> tuple[object, ...]:
     return port.number, port.targets(), port.longest_timeout, port.free_at()

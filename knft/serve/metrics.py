@@ -4,7 +4,7 @@ Names, types, labels and buckets equal kube-proxy's. Most metrics are updated wh
 trackers and the daemon keep are read at each scrape. docs/operations/metrics.md describes every metric.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from platform import python_version
 
@@ -42,8 +42,9 @@ class ScrapeValues(Struct, frozen=True):
 
     The first four come from the trackers (docs/behaviour/tracking.md). The pending ones are the larger number of both
     families, since most changes concern both. ``foreign_changes`` counts transactions of other programs in knft's
-    tables, ``audit_differences`` elements and chains that differed from what knft had committed,
-    ``health_check_services`` Services whose health check port is open.
+    tables, ``check_delays`` are the seconds between two checks of such changes. ``audit_differences`` counts elements
+    and chains that differed from what knft had committed, ``health_check_services`` Services whose health check port is
+    open.
     """
 
     service_changes: int = 0
@@ -51,6 +52,7 @@ class ScrapeValues(Struct, frozen=True):
     endpoint_changes: int = 0
     endpoint_changes_pending: int = 0
     foreign_changes: dict[Family, int] = {}
+    check_delays: dict[Family, float] = {}
     audit_differences: dict[Family, int] = {}
     service_ports: dict[Family, int] = {}
     health_check_services: dict[Family, int] = {}
@@ -268,9 +270,11 @@ def _scraped_metrics(values: ScrapeValues) -> Iterator[Metric]:
         yield metric
 
 
-_FAMILY_METRICS: tuple[tuple[_Kind, str, str, Callable[[ScrapeValues], dict[Family, int]]], ...] = (
+_FAMILY_METRICS: tuple[tuple[_Kind, str, str, Callable[[ScrapeValues], Mapping[Family, float]]], ...] = (
     (CounterMetricFamily, "knft_foreign_changes_total", "Transactions of other programs that changed the table",
      lambda values: values.foreign_changes),
+    (GaugeMetricFamily, "knft_check_delay_seconds", "Delay of the check after a change by another program",
+     lambda values: values.check_delays),
     (CounterMetricFamily, "knft_audit_differences_total", "Elements and chains that an audit found changed",
      lambda values: values.audit_differences),
     (GaugeMetricFamily, "knft_service_ports", "Service ports",

@@ -115,6 +115,7 @@ def read_scrape_values(
         endpoint_changes=sum(each.endpoint_changes for each in tracked),
         endpoint_changes_pending=max(each.endpoint_changes_pending for each in tracked),
         foreign_changes={family: daemon.foreign_changes[family] for family in daemon.states},
+        check_delays=daemon.check_delays(),
         audit_differences={family: daemon.audit_differences[family] for family in daemon.states},
         service_ports={family: state.service_port_count() for family, state in daemon.states.items()},
         health_check_services={family: servers.service_count for family, servers in service_health.servers.items()},

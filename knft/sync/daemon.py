@@ -4,7 +4,7 @@ import logging
 import random
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 
@@ -17,6 +17,7 @@ from knft.model.objects import ObjectChange
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock, MonotonicClock
 from knft.sync.dispatch import Dispatcher
+from knft.sync.foreign_changes import ForeignChanges
 from knft.sync.foreign_objects import describe
 from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
 from knft.sync.invalidation import Invalidation
@@ -36,8 +37,6 @@ POLL_SECONDS = 60.0
 REOPEN_SECONDS = 10.0
 """Delay before failed notifications of foreign changes are opened again."""
 DEFAULT_INTERVALS = Intervals(1.0, 30.0, STICKY_REMOVAL_INTERVAL_SECONDS)
-MAX_LOGGED_NAMES = 5
-"""Most names of chains and sets in the log line of a foreign change."""
 AUDIT_SECONDS = 3600.0
 """Time between two comparisons of the kernel's tables with what was committed."""
 AUDIT_RETRY_SECONDS = 120.0
@@ -75,9 +74,7 @@ class Daemon:
         self._node_check = node_check
         self._service_warnings = service_warnings
         self._reported_problems: dict[Family, set[str]] = {}
-        self._unlogged_foreign_changes: dict[Family, deque[ForeignChange]] = {
-            proxier.family: deque() for proxier in proxiers
-        }
+        self._foreign_changes = {proxier.family: ForeignChanges() for proxier in proxiers}
         self._had_full_sync = False
         """Whether there was a full sync since the last garbage collection."""
         self.foreign_changes = Counter[Family]()
@@ -177,7 +174,14 @@ class Daemon:
         return all(succeeded)
 
     def _sync_one(self, proxier: Proxier) -> bool:
-        self._log_foreign_changes(proxier.family)
+        foreign_changes = self._foreign_changes[proxier.family]
+        if (changes := foreign_changes.begin_check()) is not None:
+            log.warning("%s: %s; checking it", proxier.family.value, changes)
+        succeeded = self._sync_and_report(proxier)
+        foreign_changes.finish_check(time.monotonic())
+        return succeeded
+
+    def _sync_and_report(self, proxier: Proxier) -> bool:
         self._notify(lambda observer: observer.sync_started(proxier.family))
         started = time.monotonic()
         try:
@@ -237,11 +241,12 @@ class Daemon:
             log.warning("%s: %s", report.family.value, problem)
 
     def watch_foreign_changes(self, monitor: ForeignChangeMonitor, stop: threading.Event) -> None:
-        """Queue a full sync after each foreign change of knft's tables, until ``stop`` is set. Needs its own thread."""
+        """Queue a full sync after foreign changes of knft's tables, until ``stop`` is set. Needs its own thread."""
         while not stop.is_set():
             try:
-                for change in monitor.receive(POLL_SECONDS):
+                for change in monitor.receive(self._seconds_to_check()):
                     self._record_foreign_change(change)
+                self._release_foreign_changes()
             except KernelError as error:
                 log.warning("%s; until notifications work again, only the audit finds foreign changes", error)
                 self._reopen_monitor(monitor, stop)
@@ -259,7 +264,7 @@ class Daemon:
                 log.debug("%s", error)
                 continue
             for proxier in self._proxiers:
-                proxier.invalidate(Invalidation(declarations=True, every_chain=True))
+                proxier.invalidate(Invalidation(declarations=True))
             self._runner.request()
             return
 
@@ -282,21 +287,30 @@ class Daemon:
         for proxier in self._proxiers:
             if proxier.family is change.family:
                 self.foreign_changes[proxier.family] += 1
-                proxier.invalidate(Invalidation(change.chains, declarations=True, every_chain=change.overrun))
-                self._unlogged_foreign_changes[proxier.family].append(change)
-        self._runner.request()
+                proxier.plan_check()
+                seconds = self._foreign_changes[proxier.family].add(change, time.monotonic())
+                if seconds:
+                    log.warning(
+                        "%s: %s changes the table again and again; knft waits %.0f s before it checks the table",
+                        proxier.family.value,
+                        change.process or "an unknown process",
+                        seconds,
+                    )
 
-    def _log_foreign_changes(self, family: Family) -> None:
-        """Log the foreign changes since the last sync, in one line."""
-        waiting = self._unlogged_foreign_changes[family]
-        changes = [waiting.popleft() for _ in range(len(waiting))]
-        if changes:
-            processes = sorted({change.process or "an unknown process" for change in changes})
-            names = sorted({name for change in changes for name in change.chains | change.sets})
-            listed = ", ".join(names[:MAX_LOGGED_NAMES]) + (" and more" if len(names) > MAX_LOGGED_NAMES else "")
-            verb = "may have changed" if any(change.overrun for change in changes) else "changed"
-            where = f": {listed}" if names else ""
-            log.warning("%s: %s %s the table%s; repairing it", family.value, ", ".join(processes), verb, where)
+    def _seconds_to_check(self) -> float:
+        now = time.monotonic()
+        return min(POLL_SECONDS, *(changes.seconds_to_release(now) for changes in self._foreign_changes.values()))
+
+    def _release_foreign_changes(self) -> None:
+        for proxier in self._proxiers:
+            if self._foreign_changes[proxier.family].release(time.monotonic()):
+                proxier.invalidate(Invalidation(declarations=True))
+                self._runner.request()
+
+    def check_delays(self) -> dict[Family, float]:
+        """Return the seconds that knft waits before it checks each table after a foreign change; from any thread."""
+        now = time.monotonic()
+        return {family: changes.delay(now) for family, changes in self._foreign_changes.items()}
 
     def audit(self) -> bool:
         """Compare every family's table with what was committed, and queue a sync if they differ; from any thread.

@@ -1,6 +1,6 @@
 """Invalidations: reasons to assume that the kernel no longer holds what was committed.
 
-Any thread may add one. The next sync takes all of them, reads the table back, and rewrites what they name.
+Any thread may add one. The next sync takes all of them, reads the table back, and sends what differs.
 """
 
 import threading
@@ -10,19 +10,13 @@ from msgspec import Struct
 
 
 class Invalidation(Struct, frozen=True):
-    """What may have changed: the rules of ``chains`` or of ``every_chain``, and the table's ``declarations``."""
+    """What may have changed: elements and rules, and with ``declarations`` also the declarations of sets and maps."""
 
-    chains: frozenset[str] = frozenset()
     declarations: bool = False
-    every_chain: bool = False
 
     def merged_with(self, other: "Invalidation") -> "Invalidation":
         """Return an invalidation of everything that either of them names."""
-        return Invalidation(
-            self.chains | other.chains,
-            self.declarations or other.declarations,
-            self.every_chain or other.every_chain,
-        )
+        return Invalidation(self.declarations or other.declarations)
 
 
 class PendingInvalidations:

@@ -7,6 +7,7 @@ After a failed commit the contents of the table are unknown: the next sync reads
 """
 
 from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 from msgspec import structs
 
@@ -16,7 +17,7 @@ from knft.errors import KernelError, LibraryDiedError, TableOwnedError, Unavaila
 from knft.families import Family
 from knft.model.names import ServicePortName
 from knft.nft.codec.listing import TableListing
-from knft.nft.objects import Contents
+from knft.nft.objects import Contents, Table
 from knft.render import layout
 from knft.sync.invalidation import Invalidation, PendingInvalidations
 from knft.sync.previous_contents import PreviousContents
@@ -57,6 +58,7 @@ class Proxier:
         self._repair = TableRepair(family, config, table, self._writer)
         self._last_sticky_removal = clock()
         self._invalidations = PendingInvalidations()
+        self._is_check_planned = False
         self._unreported_changes: PendingChanges | None = None
         self._quarantine = Quarantine(config.sync_period)
         self._last_known: dict[ServicePortName, Contents] = {}
@@ -64,6 +66,11 @@ class Proxier:
         self._orphan_retry: RetryState | None = None
         """Set while the kernel refuses to remove orphans (``SpecialOwner.UNCLAIMED``)."""
         self._removal_hold = RemovalHold()
+        self._accepted_declarations: dict[str, Any] = {}
+        """How the table's sets and maps were listed when the kernel last accepted knft's declarations of them.
+
+        Repeating the declarations changes nothing, but notifies other programs. Two knft processes would notify each
+        other without end."""
         self._counters = SyncCounters()
         self._removals_reported = 0
         """How many refused removals were in earlier reports."""
@@ -142,6 +149,11 @@ class Proxier:
     def invalidate(self, invalidation: Invalidation) -> None:
         """Make the next sync a full one; from any thread."""
         self._invalidations.add(invalidation)
+        self._is_check_planned = False
+
+    def plan_check(self) -> None:
+        """Record that another program has changed the table, and that ``invalidate`` follows later; from any thread."""
+        self._is_check_planned = True
 
     def hold_removals(self) -> None:
         """Remove nothing that is found in the kernel, until ``release_removals``: not all objects are known yet.
@@ -168,7 +180,7 @@ class Proxier:
         """
         differences = self._writer.audit(table)
         if differences:
-            self.invalidate(Invalidation(frozenset(name for name, key in differences if not key)))
+            self.invalidate(Invalidation(declarations=True))
         return None if differences is None else len(differences)
 
     def _release_deleted_service_ports(self) -> bool:
@@ -228,9 +240,9 @@ class Proxier:
             self._repair.record_replacement()
         else:
             self._repair.delete_others()
-        if invalidation != Invalidation():
+        if invalidation.declarations and self._counters.has_changes:
             self._repair.require_verification()
-        return self._repair.verify(now, lambda: bool(self._invalidations))
+        return self._repair.verify(now, lambda: bool(self._invalidations or self._is_check_planned))
 
     def _commit_full(self, invalidation: Invalidation, previous: PreviousContents, now: float) -> PreviousContents:
         """Commit the differences to the table as read back; return ``previous`` with what was read."""
@@ -262,7 +274,7 @@ class Proxier:
         last_known = Contents.merged(self._last_known.values())
         snapshot = structs.replace(
             snapshot_as_read,
-            sticky=self._writer.current_sticky_ports(snapshot_as_read.sticky),
+            sticky=self._writer.current_sticky_ports(snapshot_as_read.sticky, may_be_foreign=invalidation.declarations),
             wide=self._writer.wide,
             preserved=quarantined,
             last_known=last_known,
@@ -271,15 +283,18 @@ class Proxier:
             snapshot = self._keeping_found(snapshot)
         declarations = layout.declarations(self.family)
         are_declared = all(container.name in snapshot.programmed.containers for container in declarations.containers)
-        if snapshot.table is not TableState.READY or (are_declared and not invalidation.declarations):
-            return snapshot.invalidated(invalidation)
+        found = _listed_declarations(listing, declarations)
+        are_known = not invalidation.declarations or found == self._accepted_declarations
+        if snapshot.table is not TableState.READY or (are_declared and are_known):
+            return snapshot
         try:
             self._table.declare(declarations)
         except UnavailableError:
             raise
         except KernelError:
             return self._for_replacement(snapshot)  # A set or map has a name of knft's layout and another type.
-        return snapshot.invalidated(invalidation)
+        self._accepted_declarations = found
+        return snapshot
 
     def _keeping_found(self, snapshot: TableSnapshot) -> TableSnapshot:
         without_endpoints = [name for name in self.state.service_ports() if not self.state.endpoints(name)]
@@ -392,3 +407,14 @@ class Proxier:
 
 def _with_listing(previous: PreviousContents, snapshot: TableSnapshot) -> PreviousContents:
     return structs.replace(previous, found=snapshot.listing.contents) if snapshot.listing is not None else previous
+
+
+def _listed_declarations(listing: TableListing | None, declarations: Table) -> dict[str, Any]:
+    """Return how knft's sets and maps were listed, by name, without the numbers that the kernel gives them."""
+    own = {container.name for container in declarations.containers}
+    listed = listing.declarations.items() if listing is not None else ()
+    return {
+        each.name: {field: value for field, value in fields.items() if field != "handle"}
+        for each, fields in listed
+        if each.name in own
+    }

@@ -21,6 +21,11 @@ class SyncCounters:
         self.table_created = False
         """Whether the sync created or replaced the table."""
 
+    @property
+    def has_changes(self) -> bool:
+        """Whether the sync has changed the table."""
+        return bool(self.table_created or self.elements_added or self.elements_removed or self.chains_written)
+
     def add(self, prepared: PreparedTransaction, kernel_seconds: float, *, table_created: bool) -> None:
         """Count a committed transaction."""
         self.table_created |= table_created

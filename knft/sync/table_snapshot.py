@@ -24,7 +24,6 @@ from knft.render.names import NODE_SETS, OWNED_CHAIN_PREFIXES, STICKY_PORTS
 from knft.render.numbering import StickyPort, sticky_hash_id
 from knft.render.pools import SharedChain, parse_shared_chain, shared_chain
 from knft.render.sticky import read_sticky_ports
-from knft.sync.invalidation import Invalidation
 
 
 class SpecialOwner(enum.Enum):
@@ -140,20 +139,6 @@ class TableSnapshot(Struct, frozen=True):
             ProgrammedContents(), TableState.INCOMPATIBLE, self.owners, self.sticky, self.wide, listing=self.listing
         )
 
-    def invalidated(self, invalidation: Invalidation) -> "TableSnapshot":
-        """Return the snapshot without the invalidated chains, so that they are written again."""
-        chains = (
-            self.listing.rule_counts.keys()
-            if invalidation.every_chain and self.listing is not None
-            else invalidation.chains
-        )
-        self.programmed.chains.difference_update(chains)
-        shared = [spec for spec in map(parse_shared_chain, sorted(chains)) if spec is not None]
-        rules = {name: digest for name, digest in self.rule_digests.items() if name not in chains}
-        return structs.replace(
-            self, rule_digests=rules, stale_shared_chains=tuple(dict.fromkeys((*self.stale_shared_chains, *shared)))
-        )
-
     def claim_unchanged_chains(self, desired: Mapping[Owner, Fragment | None]) -> None:
         """Treat the chains of a Service port as up to date if their rules are as desired.
 
@@ -227,9 +212,7 @@ def _by_owner(found: Contents) -> dict[Owner, Contents | None]:
     }
 
 
-def _must_be_replaced(
-    listing: TableListing, containers: Sequence[Container], constant_chains: Iterable[Chain]
-) -> bool:
+def _must_be_replaced(listing: TableListing, containers: Sequence[Container], constant_chains: Iterable[Chain]) -> bool:
     """Tell whether elements, rules and missing sets and maps are not all that differs from the table that is needed.
 
     A table of another version of knft can be adopted if its sets, maps and base chains differ from the needed ones only

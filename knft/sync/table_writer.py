@@ -15,7 +15,7 @@ from knft.nft.expressions import Goto, Jump
 from knft.nft.objects import ArrayName, Contents
 from knft.nft.transaction import Transaction
 from knft.render import layout
-from knft.render.numbering import StickyPort, prefer_in_memory
+from knft.render.numbering import StickyPort, adopt_equal_targets, prefer_in_memory
 from knft.render.sticky import migrate_affinity
 from knft.sync.audit import (
     ExpectedContents,
@@ -69,9 +69,14 @@ class TableWriter:
         programmed, self.programmed = self.programmed, None
         return programmed
 
-    def current_sticky_ports(self, found: dict[str, StickyPort]) -> dict[str, StickyPort]:
-        """Return the recorded sticky Service ports; merged with ``found`` if a commit may have changed them."""
-        return dict(self.sticky) if self._sticky_is_current else prefer_in_memory(found, self.sticky)
+    def current_sticky_ports(self, found: dict[str, StickyPort], *, may_be_foreign: bool) -> dict[str, StickyPort]:
+        """Return the recorded sticky Service ports; merged with ``found`` if a commit may have changed them.
+
+        If the records ``may_be_foreign``, those that fit the endpoints are adopted: another knft may have made them.
+        """
+        if not self._sticky_is_current:
+            return prefer_in_memory(found, self.sticky)
+        return adopt_equal_targets(found, self.sticky) if may_be_foreign else dict(self.sticky)
 
     def commit(self, snapshot: TableSnapshot, now: float) -> tuple[PreparedTransaction, float]:
         """Render the owners of a snapshot, send the transaction, and return it and the seconds that it took.

@@ -13,7 +13,7 @@ from knft.app.object_feeds import ApiServerFeed
 from knft.configuration.settings import ClientSettings, Settings
 from knft.errors import ApiServerError, ApiStatusError
 from knft.families import Family
-from knft.kernel.notifications import ForeignChangeMonitor
+from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
 from knft.render.names import TABLE
 from knft.sync.flow_cleaner import FlowCleaner
 from tests.serve.metric_values import changes_metrics, value
@@ -125,6 +125,27 @@ def test_foreign_changes_are_counted(node: MonitoredNode) -> None:
         others.stop()
         thread.join()
     assert value(node, "knft_foreign_changes_total", V6) == 0
+
+
+@changes_metrics("knft_check_delay_seconds")
+def test_repeated_foreign_changes_are_checked_with_a_delay(node: MonitoredNode) -> None:
+    node.apply_and_sync()
+    changes = [(ForeignChange(Family.IPV4, process=f"nft (pid {number})"),) for number in range(6)]
+    stop = threading.Event()
+
+    class Repeating:
+        """Reports a change after each check."""
+
+        def receive(self, _seconds: float) -> tuple[ForeignChange, ...]:
+            node.daemon.sync()
+            if len(changes) == 1:
+                stop.set()
+            return changes.pop()
+
+    assert value(node, "knft_check_delay_seconds", V4) == 0
+    node.daemon.watch_foreign_changes(Repeating(), stop)  # type: ignore[arg-type]
+    assert value(node, "knft_check_delay_seconds", V4) == 1
+    assert value(node, "knft_check_delay_seconds", V6) == 0
 
 
 @changes_metrics("knft_audit_differences_total")

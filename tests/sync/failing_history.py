@@ -65,7 +65,7 @@ class FailingHistory(History):
         command = f"flush {verb} {family.nft} {TABLE} {name}"
         if rng.random() < 0.1:
             command = f"delete table {family.nft} {TABLE}"
-        self._foreign_change(family, command, frozenset({name} if verb == "chain" else ()))
+        self._foreign_change(family, command)
 
     def delete_layout_marker(self, rng: Random) -> None:
         """Let another program delete the chain that marks the table's layout; knft then replaces the table."""
@@ -73,12 +73,12 @@ class FailingHistory(History):
         listing = self._harness.tables[family].read()
         for name in listing.rule_counts if listing is not None else ():
             if name.startswith("layout-"):
-                self._foreign_change(family, f"delete chain {family.nft} {TABLE} {name}", frozenset({name}))
+                self._foreign_change(family, f"delete chain {family.nft} {TABLE} {name}")
 
-    def _foreign_change(self, family: Family, command: str, chains: frozenset[str]) -> None:
+    def _foreign_change(self, family: Family, command: str) -> None:
         self._log_step(f"another program runs: {command}")
         self._run_foreign_commands(command)
-        self._harness.proxiers[family].invalidate(Invalidation(chains, declarations=True))
+        self._harness.proxiers[family].invalidate(Invalidation(declarations=True))
         self._is_settled = False
 
 

@@ -207,13 +207,13 @@ def test_map_of_wrong_type_is_replaced_with_the_table(namespace: Namespace, name
     assert before == sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
 
 
-def test_overrun_invalidates_all_rules(namespace: Namespace) -> None:
+def test_changed_rules_of_any_chain_are_repaired(namespace: Namespace) -> None:
     harness = harness_with_service(namespace)
     before = sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
     chains = ("reject-chain", "pool-tcp-1", "external-nodeport-pool-tcp-3")
     edits = [f"flush chain ip knft {chain}\nadd rule ip knft {chain} accept" for chain in chains]
     namespace.run(["nft", "-f", "-"], stdin="\n".join(edits))
-    harness.proxiers[Family.IPV4].invalidate(Invalidation(every_chain=True))
+    harness.proxiers[Family.IPV4].invalidate(Invalidation())
     harness.sync()
     assert before == sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
 
@@ -279,7 +279,7 @@ def test_invalidation_survives_failed_sync(namespace: Namespace) -> None:
     before = sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
     edit = "flush chain ip knft reject-chain\nadd rule ip knft reject-chain drop"
     namespace.run(["nft", "-f", "-"], stdin=edit)
-    harness.proxiers[Family.IPV4].invalidate(Invalidation(frozenset({"reject-chain"}), declarations=True))
+    harness.proxiers[Family.IPV4].invalidate(Invalidation(declarations=True))
     checked = harness.checked_tables[Family.IPV4]
     checked.refused_reads = 1000
     with pytest.raises(KernelError):

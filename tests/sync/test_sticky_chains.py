@@ -251,7 +251,7 @@ def test_affinity_set_of_wrong_type_is_replaced_with_the_table(namespace: Namesp
     ]
     namespace.run(["nft", "-f", "-"], stdin="\n".join(edit))
     if how == "notified":
-        harness.proxiers[Family.IPV4].invalidate(Invalidation(frozenset(chains), declarations=True))
+        harness.proxiers[Family.IPV4].invalidate(Invalidation(declarations=True))
     else:
         harness = _restart(harness, clock)
     report = harness.sync()[Family.IPV4]
