@@ -29,7 +29,7 @@ class MissingSlices(Struct, frozen=True):
 
 
 class MissingPorts(Struct, frozen=True):
-    """Ports of a Service that none of its EndpointSlices with endpoints has; ``found`` are the ports of these."""
+    """Ports of a Service that no EndpointSlice with endpoints has; ``found`` are the ports of these slices."""
 
     service: NamespacedName
     missing: tuple[PortKey, ...]
@@ -37,10 +37,11 @@ class MissingPorts(Struct, frozen=True):
 
     def __str__(self) -> str:
         """Return a log message."""
-        found = f"they have {_listed(self.found)}" if self.found else "they have no port"
+        found = f"only {_listed(self.found)}" if self.found else "no port"
+        which = "this port" if len(self.missing) == 1 else "these ports"
         return (
-            f"no EndpointSlice of Service {self.service} has its port {_listed(self.missing)}; {found}; "
-            "connections are rejected"
+            f"Service {self.service} has port {_listed(self.missing)}, but its EndpointSlices have {found}; "
+            f"connections to {which} are rejected"
         )
 
 
@@ -95,10 +96,14 @@ class ServiceProblems:
     def take_due(self, now: float, grace: float = GRACE_SECONDS) -> list[ServiceProblem]:
         """Return the problems that exist for ``grace`` seconds and were not returned before."""
         due = [key for key, _ in itertools.takewhile(lambda item: item[1] + grace <= now, self._since.items())]
-        for key in due:
-            del self._since[key]
-            self._reported.add(key)
-        return [problem for kind, name in due for problem in self._problems(name) if isinstance(problem, kind)]
+        found: list[ServiceProblem] = []
+        for kind, name in due:
+            del self._since[kind, name]
+            for problem in self._problems(name):
+                if isinstance(problem, kind):
+                    self._reported.add((kind, name))
+                    found.append(problem)
+        return found
 
     def _problems(self, name: NamespacedName) -> Iterator[ServiceProblem]:
         service = self._services.get(name)

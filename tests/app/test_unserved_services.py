@@ -21,6 +21,6 @@ def test_sync_once_names_unserved_services(tmp_path: Path) -> None:
     namespace = Namespace.create("once")
     log = sync_once(namespace, tmp_path)
     namespace.close()
-    api, web = (line for line in log.splitlines() if "connections are rejected" in line)
+    api, web = (line for line in log.splitlines() if "are rejected" in line)
     assert "Service default/api has a selector, but no EndpointSlice has label kubernetes.io/service-name=api" in api
-    assert "no EndpointSlice of Service default/web has its port 'http' (TCP); they have 'htpp' (TCP)" in web
+    assert "Service default/web has port 'http' (TCP), but its EndpointSlices have only 'htpp' (TCP)" in web

@@ -45,9 +45,7 @@ def test_one_line_for_each_kind_of_problem(caplog: pytest.LogCaptureFixture) -> 
     no_slices, no_ports = caplog.messages
     assert no_slices.startswith(f"{BATCH + 5} Services have no EndpointSlice: Service default/a0000 has a selector")
     assert no_slices.endswith(f"; and {BATCH + 2} more")
-    assert no_ports.startswith(
-        "2 Services have a port that no EndpointSlice has: no EndpointSlice of Service default/b0"
-    )
+    assert no_ports.startswith("2 Services have a port that no EndpointSlice has: Service default/b0 has port")
     warned.warnings.log_due(120.0)
     assert len(caplog.messages) == 2
 

@@ -96,32 +96,34 @@ MISSING_PORTS = {
     "another name": (
         _service(),
         [slice_port("web"), slice_port("admin")],
-        "'http' (TCP); they have 'admin' (TCP), 'web' (TCP)",
+        "'http' (TCP)", "only 'admin' (TCP), 'web' (TCP)",
     ),
-    "another protocol": (_service(), [slice_port(protocol="UDP")], "'http' (TCP); they have 'http' (UDP)"),
-    "no port: the pods lack the named port": (_service(), [], "'http' (TCP); they have no port"),
+    "another protocol": (_service(), [slice_port(protocol="UDP")], "'http' (TCP)", "only 'http' (UDP)"),
+    "no port: the pods lack the named port": (_service(), [], "'http' (TCP)", "no port"),
     "port without a name": (
-        _service(ports=(service_port(name=""),)), [slice_port()], "without a name (TCP); they have 'http' (TCP)"
+        _service(ports=(service_port(name=""),)), [slice_port()], "without a name (TCP)", "only 'http' (TCP)"
     ),
     "slice port without name or number": (
-        _service(), [slice_port(None), slice_port(port=None)], "'http' (TCP); they have no port"
+        _service(), [slice_port(None), slice_port(port=None)], "'http' (TCP)", "no port"
     ),
-    "Service without a selector": (service(), [slice_port("web")], "'http' (TCP); they have 'web' (TCP)"),
+    "Service without a selector": (service(), [slice_port("web")], "'http' (TCP)", "only 'web' (TCP)"),
     "many ports": (
         _service(ports=tuple(service_port(name=f"p{number}") for number in range(5))),
         [slice_port(f"q{number}") for number in range(4)],
-        "'p0' (TCP), 'p1' (TCP), 'p2' (TCP) and 2 more; they have 'q0' (TCP), 'q1' (TCP), 'q2' (TCP) and 1 more",
+        "'p0' (TCP), 'p1' (TCP), 'p2' (TCP) and 2 more", "only 'q0' (TCP), 'q1' (TCP), 'q2' (TCP) and 1 more",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", MISSING_PORTS)
 def test_port_that_no_slice_has_is_reported(case: str) -> None:
-    cluster, (found, ports, text) = Cluster(), MISSING_PORTS[case]
+    cluster, (found, ports, missing, have) = Cluster(), MISSING_PORTS[case]
+    text = f"Service default/web has port {missing}, but its EndpointSlices have {have}"
+    which = "these ports" if "more" in missing else "this port"
     cluster.put(found, endpoint_slice("web-1", "10.244.0.1", ports=ports))
     assert [cluster.due(now) for now in (0, 60, 120)] == [
         [],
-        [f"no EndpointSlice of Service default/web has its port {text}; connections are rejected"],
+        [f"{text}; connections to {which} are rejected"],
         [],
     ]
 
@@ -151,7 +153,12 @@ def test_instructions_of_one_change_do_not_depend_on_the_number_of_services() ->
         cluster.problems = problems
         cluster.put(*(_service(f"s{number}") for number in range(count)))
         cluster.due(0)
-        return count_bytecode_steps(lambda: (cluster.put(_service(external_ips=("203.0.113.1",))), cluster.due(30)))
+
+        def work() -> None:
+            cluster.put(_service(external_ips=("203.0.113.1",)))
+            cluster.due(30)
+
+        return count_bytecode_steps(work)
 
     assert change(1000) == change(10)
 
