@@ -233,7 +233,7 @@ def test_requests_use_the_previous_configuration_while_a_plugin_hangs(
             (tmp_path / "hang").touch()
             path.write_text(path.read_text().replace("home", "new"))
             client.request("GET", "/api/v1/services")
-            wait_until(lambda: (tmp_path / "left").exists(), "the plugin runs")
+            wait_until((tmp_path / "left").exists, "the plugin runs")
             client.request("GET", "/api/v1/services")
             assert running_plugin_processes(tmp_path)
             client.close()
