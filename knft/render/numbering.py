@@ -26,6 +26,19 @@ MAX_RESERVED_INDEXES_PER_ENDPOINT = 8
 This limits the indexes that an endpoint reserves if it is removed and added again and again.
 """
 
+MAX_RESERVED_INDEXES, MAX_RESERVED_SHARE = 64, 2
+"""A sticky port reserves at most this number of indexes, or this multiple of its endpoints if that is more.
+
+Beyond that, the index that is free first can be reassigned at once: clients of its old endpoint may be sent to another
+one.
+"""
+
+MAX_RETIRED_PORTS = 1 << 10
+"""How many retired sticky ports are kept; beyond that, those that are free first are removed.
+
+Their numbers can then be reassigned at once: clients of the old Service may be sent to one endpoint of another one.
+"""
+
 
 class Slot(Struct, frozen=True):
     """One index of a sticky port: its endpoint, or the last endpoint that had it (None if unknown).
@@ -83,6 +96,7 @@ def assign(previous: StickyPort, targets: Iterable[Target], timeout: int, now: f
     ``timeout`` is the Service's, in seconds. ``now`` is in seconds, on the clock of ``Slot.free_at``.
     """
     unassigned = dict.fromkeys(targets)
+    endpoint_count = max(len(unassigned), len(previous.indexes()))
     longest = max(timeout, previous.longest_timeout)
     slots: list[Slot] = []
     for slot in previous.slots:
@@ -92,6 +106,7 @@ def assign(previous: StickyPort, targets: Iterable[Target], timeout: int, now: f
         slots.append(slot)
         if slot.free_at is None and slot.target is not None:
             del unassigned[slot.target]
+    _limit_reserved(slots, max(MAX_RESERVED_INDEXES, MAX_RESERVED_SHARE * endpoint_count), now)
     while slots and _is_free(slots[-1], now):
         slots.pop()
     _assign_new_targets(unassigned, slots, now)
@@ -102,6 +117,14 @@ def retire(previous: StickyPort, now: float) -> StickyPort | None:
     """Return a sticky port without affinity and with all indexes reserved; None once all its clients have expired."""
     retired = assign(previous, (), 0, now)
     return structs.replace(retired, retired=True) if retired.slots else None
+
+
+def _limit_reserved(slots: list[Slot], limit: int, now: float) -> None:
+    """Free the indexes that are free first, in place, until at most ``limit`` are reserved."""
+    reserved = [index for index, slot in enumerate(slots) if slot.free_at is not None and slot.free_at > now]
+    if len(reserved) > limit:
+        for index in sorted(reserved, key=lambda index: slots[index].free_at or 0.0)[: len(reserved) - limit]:
+            slots[index] = Slot(None, now)
 
 
 def _is_free(slot: Slot, now: float) -> bool:
@@ -191,6 +214,17 @@ class Numbering:
         for hash_id, port in self._previous.items():
             if hash_id not in self.changed and port.retired and port.free_at() <= self._now:
                 self.changed[hash_id] = None
+
+    def limit_retired(self) -> None:
+        """Remove the retired sticky ports that are free first, if there are more than ``MAX_RETIRED_PORTS``."""
+        if not any(port is not None and port.retired for port in self.changed.values()):
+            return
+        ports = {**self._previous, **self.changed}
+        retired = [port for port in ports.values() if port is not None and port.retired]
+        if len(retired) > MAX_RETIRED_PORTS:
+            # A part of them at once, because the search looks at all indexes.
+            for port in sorted(retired, key=StickyPort.free_at)[: len(retired) - MAX_RETIRED_PORTS * 3 // 4]:
+                self.changed[port.hash_id] = None
 
     def _retire(self, hash_id: str) -> None:
         previous = self._previous.get(hash_id)

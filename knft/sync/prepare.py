@@ -139,6 +139,7 @@ class _Rendering:
             self.numbers.wide.release_unassigned(self._snapshot.preserved | self.render_errors.keys())
         elif self._snapshot.remove_expired_sticky:
             self.numbers.sticky.remove_expired()
+        self.numbers.sticky.limit_retired()
         desired |= _sticky_records(self.numbers.sticky, desired)
         previously_unclaimed = self._snapshot.programmed.get(SpecialOwner.UNCLAIMED)
         if previously_unclaimed is not None:

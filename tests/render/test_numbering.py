@@ -7,7 +7,10 @@ from knft.nft.expressions import Drop
 from knft.nft.objects import Contents, Entry, Target
 from knft.render.names import STICKY_PORTS
 from knft.render.numbering import (
+    MAX_RESERVED_INDEXES,
     MAX_RESERVED_INDEXES_PER_ENDPOINT,
+    MAX_RESERVED_SHARE,
+    MAX_RETIRED_PORTS,
     NUMBERS,
     Numbering,
     Slot,
@@ -98,10 +101,53 @@ def test_port_gets_no_number_if_all_are_taken() -> None:
 
 
 def test_oldest_reserved_index_is_reused_if_all_are_taken() -> None:
-    slots = [Slot(None, 100.0 + index) for index in range(NUMBERS)]
-    slots[9] = Slot(None, 99.0)
+    live = [(f"10.1.{number >> 8}.{number & 255}", 80) for number in range(NUMBERS // 2)]
+    slots = [*map(Slot, live), *(Slot(None, 100.0 + index) for index in range(NUMBERS - len(live)))]
+    slots[-9] = Slot(None, 99.0)
     full = StickyPort("WEB", "", 7, tuple(slots), TIMEOUT)
-    assert assign(full, [A], TIMEOUT, 50).indexes() == {A: 9}
+    assert assign(full, [*live, A], TIMEOUT, 50).indexes()[A] == NUMBERS - 9
+
+
+def test_replaced_endpoints_reserve_a_limited_number_of_indexes() -> None:
+    """The clients of the first ones may be sent to others before their affinity has expired."""
+    port = NEW
+    for second in range(3 * MAX_RESERVED_INDEXES):
+        port = assign(port, [A, (f"10.1.0.{second}", 80)], TIMEOUT, second / 1000)
+    assert len(port.slots) <= MAX_RESERVED_INDEXES + 2
+    assert port.indexes()[A] == 0
+    reserved = [slot for slot in port.slots if slot.free_at is not None]
+    assert {slot.target for slot in reserved if slot.target} >= {
+        (f"10.1.0.{3 * MAX_RESERVED_INDEXES - 2 - number}", 80) for number in range(MAX_RESERVED_INDEXES - 1)
+    }
+
+
+def test_large_port_reserves_the_indexes_of_two_rollouts() -> None:
+    generations = [[(f"10.{generation}.0.{number}", 80) for number in range(200)] for generation in range(5)]
+    port = NEW
+    for generation in generations:
+        port = assign(port, generation, TIMEOUT, 0)
+    assert len(port.slots) == (1 + MAX_RESERVED_SHARE) * 200
+
+
+def test_number_of_retired_ports_is_limited() -> None:
+    """Those that are free first are removed, and never a port that is in use."""
+    known = {}
+    for number in range(MAX_RETIRED_PORTS):
+        retired = retire(assign(StickyPort(f"P{number}", "", number), [A], TIMEOUT, number), number)
+        assert retired is not None
+        known[retired.hash_id] = retired
+    live = assign(StickyPort(sticky_hash_id(WEB), str(WEB), NUMBERS - 1), [A], TIMEOUT, 0)
+    numbering = Numbering({**known, live.hash_id: live}, MAX_RETIRED_PORTS)
+    numbering.limit_retired()
+    assert numbering.changed == {}
+
+    numbering.retire(WEB)
+    numbering.limit_retired()
+
+    removed = [hash_id for hash_id, port in numbering.changed.items() if port is None]
+    assert removed == [f"P{number}" for number in range(len(removed))]
+    assert MAX_RETIRED_PORTS // 5 < len(removed) < MAX_RETIRED_PORTS // 3
+    assert numbering.changed[live.hash_id] is not None
 
 
 def test_records_are_decoded_as_written() -> None:

@@ -5,11 +5,12 @@ import random
 import sys
 from collections.abc import Callable, Mapping
 
-from tests.soak import connections, histories, in_flight, kills
+from tests.soak import connections, histories, in_flight, kills, sticky
 from tests.support.privilege import ensure_namespaces
 
 SOAK_TESTS: Mapping[str, Callable[[int, int], None]] = {
     "histories": histories.soak,
+    "sticky": sticky.soak,
     "connections": connections.soak,
     "kills": kills.soak,
     "in-flight": in_flight.soak,

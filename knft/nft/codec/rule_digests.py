@@ -16,7 +16,8 @@ from knft.nft.expressions import Rule
 Json = dict[str, Any]
 
 
-@lru_cache(maxsize=1 << 11)
+# Small, because a chain of a sticky Service port with many endpoints takes 20 KiB and rarely repeats.
+@lru_cache(maxsize=1 << 8)
 def expected_digest(rules: tuple[Rule, ...]) -> str:
     """Return the digest that a chain with these rules has when it is listed."""
     return listed_digest(rule_json(rule) for rule in rules)
