@@ -174,7 +174,7 @@ class KernelHarness:
         namespace: Namespace,
         config: Config = CONFIG,
         clock: Callable[[], float] = time.perf_counter,
-        table: type[KernelTable] = KernelTable,
+        table: Callable[[Any, Family, str], KernelTable] = KernelTable,
     ) -> None:
         self.namespace = namespace
         library = library_in(namespace)

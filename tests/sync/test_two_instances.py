@@ -74,7 +74,6 @@ def _rounds_until_quiet(instances: Sequence[Instance]) -> int:
 
 
 CHANGES: dict[str, list[list[dict[str, Any]]]] = {
-    "endpoints": [[service("web", node_port=30080), *slices("web", range(11, 10 + count))] for count in (3, 6, 2)],
     "sticky": [
         [service("web", sessionAffinity="ClientIP"), *slices("web", numbers)]
         for numbers in ([11, 12, 13], [11, 13], [11, 12, 14])
@@ -82,7 +81,7 @@ CHANGES: dict[str, list[list[dict[str, Any]]]] = {
     "no longer sticky": [
         [service("web", sessionAffinity=affinity), *slices("web", [11, 12])] for affinity in ("ClientIP", "None")
     ],
-    "large": [[service("web", node_port=30080), *slices("web", range(10, 10 + count))] for count in (150, 3)],
+    "endpoints": [[service("web", node_port=30080), *slices("web", range(10, 10 + count))] for count in (3, 150, 2)],
 }
 
 
