@@ -1,5 +1,6 @@
 """Ownership of contested frontends (docs/behaviour/ownership.md)."""
 
+from collections.abc import Iterable
 from random import Random
 from typing import NamedTuple
 
@@ -7,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knft.decide.frontends import FrontendClaims, LosingClaim, claimed_frontends
-from knft.model.names import ServicePortName
-from knft.model.plan import Frontend, FrontendKind
+from knft.model.names import NamespacedName, ServicePortName
+from knft.model.plan import Frontend, FrontendKey, FrontendKind
 from knft.model.service_port import ServicePort
 from knft.protocols import Protocol
 from tests.support.kube_objects import parametrize_cases, port_name, without_deadline
@@ -335,3 +336,24 @@ def test_claims_to_frontends_of_other_services_lose(claims: dict[ServicePortName
     assert expected == set(losing_claims)
     assert len(expected) == len(losing_claims)
     assert sorted(claim.loser for claim in losing_claims) == [claim.loser for claim in losing_claims]
+
+
+def _service_frontends(losing: Iterable[LosingClaim]) -> set[tuple[NamespacedName, FrontendKey]]:
+    return {(claim.loser.service, claim.frontend.key) for claim in losing}
+
+
+@without_deadline
+@given(st.lists(st.tuples(_names, st.none() | _ports), max_size=12))
+def test_newly_losing_claims_are_returned_once(history: list[tuple[ServicePortName, ServicePort | None]]) -> None:
+    """Of several ports of one Service that lose a frontend together, at least one is returned."""
+    frontend_claims, before = FrontendClaims(), set[LosingClaim]()
+    for name, port in history:
+        frontend_claims.claim(name, port)
+        now, new = set(frontend_claims.losing_claims()), frontend_claims.take_newly_losing_claims()
+        assert frontend_claims.losing_count == len(now)
+        assert set(new) <= now
+        lost_before = {(claim.loser, claim.frontend.key) for claim in before}
+        assert not {(claim.loser, claim.frontend.key) for claim in new} & lost_before
+        assert _service_frontends(now) - _service_frontends(before) <= _service_frontends(new)
+        before = now
+    assert frontend_claims.take_newly_losing_claims() == ()
