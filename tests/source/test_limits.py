@@ -39,8 +39,8 @@ def _elements(namespace: Namespace, kind: str, name: str) -> list[Any]:
     return elements
 
 
-def _sync(namespace: Namespace, folder: Path) -> str:
-    return knft(namespace, "run", "--once", "--manifests", str(folder), *NODE_FLAG).stderr
+def _sync(namespace: Namespace, folder: Path, *flags: str) -> str:
+    return knft(namespace, "run", "--once", "--manifests", str(folder), *NODE_FLAG, *flags).stderr
 
 
 @pytest.mark.kernel
@@ -77,7 +77,7 @@ def test_five_thousand_endpoints_in_one_service(namespace: Namespace, tmp_path: 
 def test_250_services_with_node_ports(namespace: Namespace, tmp_path: Path) -> None:
     ports = [{"name": f"p{number}", "port": 1000 + number, "nodePort": 30000 + number} for number in range(250)]
     (tmp_path / "a.yaml").write_text(text(service("many", type="NodePort", ports=ports)))
-    assert "WARNING" not in _sync(namespace, tmp_path)
+    assert "WARNING" not in _sync(namespace, tmp_path, "--nodeport-addresses", "all")
     assert len(_elements(namespace, "map", "no-endpoint-nodeports")) == 250
 
 
