@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 
 EXIT_STATUS = 1
-_THREAD_ERROR = "can't start new thread"
-"""Python's text if there is no memory for a thread's stack, or the limit of threads is reached."""
+_THREAD_ERRORS = frozenset({"can't start new thread", "unable to start watchdog thread"})
+"""Python's texts if there is no memory for a thread's stack, or the limit of threads is reached."""
 _MAX_CAUSES = 10
 
 
@@ -34,7 +34,7 @@ def out_of_memory_message(error: BaseException | None) -> str:
     for _ in range(_MAX_CAUSES):
         if isinstance(error, MemoryError):
             return "out of memory; exiting, and the rules stay in the kernel"
-        if isinstance(error, RuntimeError) and str(error) == _THREAD_ERROR:
+        if isinstance(error, RuntimeError) and str(error) in _THREAD_ERRORS:
             return (
                 "cannot start a thread: out of memory, or the limit of threads is reached; exiting, and the rules stay "
                 "in the kernel"

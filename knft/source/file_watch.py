@@ -1,14 +1,22 @@
 """Notification of file changes: inotify, through watchfiles, and a tick for changes that inotify does not report."""
 
+import faulthandler
 import threading
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from knft.memory_errors import exit_if_out_of_memory
+
+if TYPE_CHECKING:
+    from watchfiles._rust_notify import RustNotify
 
 POLL_MS = 1000
 """Time between two ticks, in milliseconds. NFS and links to other folders cause no inotify event."""
 _STEP_MS = 20
 _RUST_STACK_BYTES = 2 << 20
+CREATION_SECONDS = 30.0
+"""The process ends if RustNotify needs more time to begin: it holds the GIL, so that signals are not handled."""
+_creation_lock = threading.Lock()
 
 
 def watch_folders(
@@ -36,12 +44,32 @@ def watch_folders(
             yield None
 
 
-def _check_that_threads_start() -> None:
-    """Raise RuntimeError if no thread can be started.
+def _start_to_watch(folders: set[str]) -> "RustNotify":
+    """Return a RustNotify; raise RuntimeError or OSError if it cannot watch.
 
-    RustNotify ignores that its thread does not start, and then panics. If memory is short, Rust's panic handler waits
-    for itself for ever, and holds the GIL. The C library keeps the stack of this thread for the next one of its size.
+    If its thread does not start, RustNotify panics, and when memory is short, Rust's panic handler waits for itself for
+    ever. Therefore a thread is started before, and a watchdog without Python code ends the process.
     """
+    from watchfiles._rust_notify import RustNotify  # noqa: PLC0415 - a native library that few commands need
+
+    with _creation_lock:
+        _check_that_threads_start()
+        faulthandler.dump_traceback_later(CREATION_SECONDS, exit=True, file=2)
+        try:
+            return RustNotify(
+                sorted(folders),
+                debug=False,
+                force_polling=False,
+                poll_delay_ms=0,
+                recursive=False,
+                ignore_permission_denied=False,
+            )
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+
+def _check_that_threads_start() -> None:
+    """Raise RuntimeError if no thread can be started. The C library keeps its stack for the next one of that size."""
     previous = threading.stack_size(_RUST_STACK_BYTES)
     try:
         thread = threading.Thread(target=lambda: None, name="watch-check", daemon=True)
@@ -58,17 +86,7 @@ def _watch(
 
     ``watchfiles.watch`` does not tell when it has begun to watch.
     """
-    from watchfiles._rust_notify import RustNotify  # noqa: PLC0415 - a native library that few commands need
-
-    _check_that_threads_start()
-    with RustNotify(
-        sorted(watched),
-        debug=False,
-        force_polling=False,
-        poll_delay_ms=0,
-        recursive=False,
-        ignore_permission_denied=False,
-    ) as watcher:
+    with _start_to_watch(watched) as watcher:
         yield None
         while folders() == watched and not stop.is_set():
             events = watcher.watch(debounce_ms, _STEP_MS, POLL_MS, stop)

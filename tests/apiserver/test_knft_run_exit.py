@@ -15,6 +15,7 @@ from knft.app.run import SHUTDOWN_GRACE_SECONDS
 from knft.app.shutdown import Shutdown
 from knft.configuration.settings import ClientSettings
 from tests.apiserver.api_server_knft import NODE, ApiServerKnft, kubeconfig_for
+from tests.apiserver.kubeconfigs import PLUGIN_VERSION
 from tests.support.fake_api.cluster import service
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.knft_command import KNFT
@@ -139,6 +140,30 @@ def test_signal_during_the_start(namespace: Namespace, tmp_path: Path) -> None:
     (first,) = _children(process.pid)
     os.kill(first, signal.SIGTERM)
     assert process.wait(TIMEOUT) == 128 + signal.SIGTERM
+
+
+def test_signal_during_the_start_ends_the_plugin_and_leaves_no_files(namespace: Namespace, tmp_path: Path) -> None:
+    plugin, temporary, started = tmp_path / "plugin", tmp_path / "temporary", tmp_path / "started"
+    temporary.mkdir()
+    plugin.write_text(
+        "#!/bin/sh\nfolder=$(mktemp -d)\ntrap 'rmdir $folder; exit' TERM\n"
+        f"echo $$ > {started}.new; mv {started}.new {started}\nwhile :; do sleep 0.01; done\n"
+    )
+    plugin.chmod(0o755)
+    content = kubeconfig_for("https://127.0.0.1:1")
+    content["users"][0]["user"] = {"exec": {"apiVersion": PLUGIN_VERSION, "command": str(plugin)}}
+    (tmp_path / "kubeconfig").write_text(json.dumps(content))
+    command = [*KNFT, "run", f"--kubeconfig={tmp_path / 'kubeconfig'}", "--node=node-1"]
+    process = namespace.popen(["env", f"TMPDIR={temporary}", *command])
+    namespace.call_at_close(process.kill)
+    deadline = time.monotonic() + TIMEOUT
+    while not started.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(TIMEOUT) == 128 + signal.SIGTERM
+    assert not list(temporary.iterdir())
+    assert not Path("/proc", started.read_text().strip()).exists()
 
 
 def _children(pid: int) -> list[int]:

@@ -103,6 +103,22 @@ def test_watch_of_folders_ends_the_process_without_memory(tmp_path: Path, free_m
     assert (RULES_STAY in done.stderr or "MemoryError" in done.stderr) is (done.returncode == 1)
 
 
+def test_watch_that_does_not_begin_ends_the_process(tmp_path: Path) -> None:
+    """Native code that holds the GIL lets no other thread handle a signal."""
+    code = (
+        "import ctypes, sys, threading, types\n"
+        "sleep = ctypes.PyDLL(None).sleep\n"
+        f"stub = types.SimpleNamespace(RustNotify=lambda *_, **__: sleep({TIMEOUT_SECONDS}))\n"
+        "sys.modules['watchfiles._rust_notify'] = stub\n"
+        "from knft.source import file_watch\n"
+        "file_watch.CREATION_SECONDS = 0.1\n"
+        f"next(file_watch.watch_folders(lambda: {{{str(tmp_path)!r}}}, threading.Event(), 10))\n"
+    )
+    done = run_python(code)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Timeout (0:00:00.1")
+
+
 def broad_handlers() -> Iterator[tuple[str, ast.ExceptHandler]]:
     """Yield all handlers of Exception or BaseException, with their places."""
     for path in Path(knft.__file__).parent.rglob("*.py"):
