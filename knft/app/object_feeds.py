@@ -79,14 +79,17 @@ class ManifestFeed:
     def handle_settled_objects(self, daemon: Daemon) -> str:
         """Pass all objects to the daemon, and wait up to ``SETTLE_LIMIT_SECONDS`` for files that are being written.
 
-        Returns why the objects may not be all, "" if every file was read without error.
+        Returns why a file was not read without error, "" if all were.
         """
         self.handle_initial_objects(daemon)
         deadline = time.monotonic() + SETTLE_LIMIT_SECONDS
         while self._source.is_settling and time.monotonic() < deadline:
             time.sleep(SETTLE_POLL_SECONDS)
             self._scan(daemon)
-        return self._source.status.incomplete_reason
+        status = self._source.status
+        if status.is_read and self._holds_removals:
+            log.warning("%s", self._held_message())
+        return "" if status.is_read else status.incomplete_reason
 
     def start(self, daemon: Daemon, shutdown: Shutdown) -> None:
         """Pass all objects to the daemon, and watch the directory in a thread."""
@@ -118,9 +121,7 @@ class ManifestFeed:
         return (*self._source.status.conditions, *held)
 
     def _held_message(self) -> str:
-        return (
-            f"{self._source.status.incomplete_reason}; until every file was read without error, knft removes no rules"
-        )
+        return f"{self._source.status.incomplete_reason}; until this is repaired, knft removes no rules"
 
     def register_metrics(self, metrics: Metrics) -> None:
         """Add the metrics of the directory to ``metrics``."""

@@ -121,13 +121,13 @@ def _set_oom_score_adj(oom_score_adj: int | None) -> None:
 def _sync_once(settings: Settings, options: RunOptions, source: ManifestFeed, library: WorkerProcess) -> None:
     daemon = live_daemon(settings.config, library, allow_node_mismatch=options.allow_node_mismatch)
     daemon.update_local_addresses(local_addresses())
-    incomplete_reason = source.handle_settled_objects(daemon)
+    unread_reason = source.handle_settled_objects(daemon)
     daemon.check_node()
     succeeded = daemon.sync()
     daemon.log_service_problems()
     warn_of_leftovers()
-    if incomplete_reason:
-        msg = f"{incomplete_reason}; knft removed no rules, because it did not read every manifest without error"
+    if unread_reason and succeeded:
+        msg = f"{unread_reason}; knft removed no rules, because it did not read every manifest without error"
         raise SourceError(msg)
     sys.exit(0 if succeeded else 1)
 

@@ -65,6 +65,8 @@ class DirectoryStatus(Struct, frozen=True):
     missing: int = 0
     conditions: tuple[str, ...] = ()
     incomplete_reason: str = ""
+    is_read: bool = True
+    """Whether every file was read without error, at this scan or before."""
 
 
 class _ScanBuilder:
@@ -260,6 +262,7 @@ class DirectorySource:
             missing=len(self._files) if is_gone else len(self._missing.kept),
             conditions=(*self._directory_problems, *errors, *unsettled),
             incomplete_reason=reason,
+            is_read=all(file.is_complete for file in present.values()),
         )
 
     def _incomplete_reason(self, files: Mapping[str, _File]) -> str:

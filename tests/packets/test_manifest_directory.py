@@ -180,7 +180,10 @@ def test_once_removes_the_last_service_only_for_an_empty_list(namespace: Namespa
     _write(tmp_path / "a.yaml", _service("a", 1))
     _contents_after(namespace, tmp_path, status=0)
     (tmp_path / "a.yaml").unlink()
-    assert _contents_after(namespace, tmp_path, status=2)[0] == {"1"}
+    served, log = _contents_after(namespace, tmp_path, status=0)
+    assert served == {"1"}
+    reason = f"{tmp_path}: no file contains a Service or an empty List; until this is repaired, knft removes no rules"
+    assert f" WARNING {reason}\n" in log
     _write(tmp_path / "none.yaml", {"apiVersion": "v1", "kind": "List", "items": []})
     assert _contents_after(namespace, tmp_path, status=0)[0] == set()
 
