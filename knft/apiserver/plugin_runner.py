@@ -61,6 +61,8 @@ class PluginRunner:
             if waited >= self._timeout:
                 _end_processes(thread)
                 raise UsageError(timeout_message)
+        # Capabilities can only be dropped while no other thread exists.
+        thread.join()
         if outcome.error is not None:
             raise outcome.error
         return outcome.results[0]

@@ -10,6 +10,7 @@ behind it with NFT_SET_ELEM_INTERVAL_END. An element of a concatenation has NFTA
 """
 
 import ipaddress
+import itertools
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -54,10 +55,6 @@ class _Part(Struct, frozen=True):
     decode: Callable[[bytes], str | int]
     is_address: bool = False
 
-    @property
-    def padded_size(self) -> int:
-        return messages.padded(self.size)
-
 
 def _ipv6(raw: bytes) -> str:
     text = socket.inet_ntop(socket.AF_INET6, raw)
@@ -83,34 +80,40 @@ def _split_type(number: int) -> tuple[int, ...]:
     return tuple(reversed(parts))
 
 
-class _Codec(Struct, frozen=True):
-    """Decodes keys, or values that are not verdicts."""
+class _Codec:
+    """Decodes keys, or values that are not verdicts; ``size`` is theirs in bytes.
 
-    parts: tuple[_Part, ...]
+    Its methods raise ValueError if the size is wrong.
+    """
 
-    @property
-    def size(self) -> int:
-        """The size in bytes."""
-        return self.parts[0].size if len(self.parts) == 1 else sum(part.padded_size for part in self.parts)
+    def __init__(self, parts: tuple[_Part, ...]) -> None:
+        self.parts = parts
+        starts = (0, *itertools.accumulate(messages.padded(part.size) for part in parts))
+        self.size = parts[0].size if len(parts) == 1 else starts[-1]
+        self._pieces = tuple(
+            (part, part.decode, start, start + part.size) for part, start in zip(parts, starts, strict=False)
+        )
 
-    def split(self, raw: bytes) -> Iterator[tuple[_Part, bytes]]:
-        """Yield each part with its bytes; raise ValueError if the size is wrong."""
+    def _check(self, raw: bytes) -> None:
         if len(raw) != self.size:
             msg = f"{len(raw)} bytes instead of {self.size}"
             raise ValueError(msg)
-        start = 0
-        for part in self.parts:
-            yield part, raw[start : start + part.size]
-            start += part.padded_size
 
     def decode(self, raw: bytes) -> Key:
         """Return the decoded parts."""
-        return tuple(part.decode(piece) for part, piece in self.split(raw))
+        self._check(raw)
+        return tuple([decode(raw[start:end]) for _, decode, start, end in self._pieces])
 
     def decode_range(self, first: bytes, last: bytes) -> Key:
         """Return the decoded parts; a part that differs must be a network."""
-        pairs = zip(self.split(first), self.split(last), strict=True)
-        return tuple(part.decode(low) if low == high else _network(part, low, high) for (part, low), (_, high) in pairs)
+        self._check(first)
+        self._check(last)
+        return tuple(
+            decode(first[start:end])
+            if first[start:end] == last[start:end]
+            else _network(part, first[start:end], last[start:end])
+            for part, decode, start, end in self._pieces
+        )
 
 
 def _network(part: _Part, first: bytes, last: bytes) -> str:
@@ -286,9 +289,14 @@ class _Verdicts(_Kind):
     def __init__(self, keys: _Codec) -> None:
         self._keys = keys
         self._entries: list[tuple[Key, Entry]] = []
+        self._verdicts: dict[bytes, Verdict | None] = {}
+        """The verdicts by their bytes: many elements have the same."""
 
     def add(self, element: _Element) -> None:
-        verdict = _verdict(element[_DATA])
+        data = element[_DATA]
+        if data not in self._verdicts:
+            self._verdicts[data] = _verdict(data)
+        verdict = self._verdicts[data]
         entry = FOREIGN_VERDICT if verdict is None else Entry(verdict, _comment(element.get(_USER_DATA, b"")))
         self._entries.append((self._keys.decode(_raw_value(element[_KEY])), entry))
 

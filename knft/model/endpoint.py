@@ -6,21 +6,24 @@ _NO_HINTS: frozenset[str] = frozenset()
 
 
 class Endpoint(Struct, frozen=True, gc=False):
-    """An endpoint in one family, as its EndpointSlice describes it.
-
-    ``key`` is ``ip:port``, with brackets for IPv6: the identity and sort key of endpoints
-    (docs/behaviour/tracking.md#keys).
-    """
+    """An endpoint in one family, as its EndpointSlice describes it."""
 
     address: str
     port: int
-    key: str
     is_local: bool = False
     ready: bool = True
     serving: bool = True
     terminating: bool = False
     zone_hints: frozenset[str] = _NO_HINTS
     node_hints: frozenset[str] = _NO_HINTS
+
+    @property
+    def key(self) -> str:
+        """``ip:port``, with brackets for IPv6: the identity and sort key of endpoints.
+
+        Computed, because 250 000 of them take 24 MiB. See docs/behaviour/tracking.md#keys.
+        """
+        return endpoint_key(self.address, self.port)
 
 
 def endpoint_key(address: str, port: int) -> str:

@@ -6,9 +6,12 @@ huge annotation costs no memory. Every value that reaches the trackers conforms 
 (``gc=False``).
 """
 
+import sys
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import force_setattr
 
 from knft.model.names import NamespacedName
 from knft.protocols import Protocol
@@ -184,6 +187,11 @@ class EndpointHints(Struct, frozen=True, rename="camel", gc=False):
     for_nodes: tuple[NamedHint, ...] | None = None
 
 
+@lru_cache(maxsize=1 << 5)
+def _shared_conditions(conditions: EndpointConditions) -> EndpointConditions:
+    return conditions
+
+
 class SliceEndpoint(Struct, frozen=True, rename="camel", gc=False):
     """One entry of ``EndpointSlice.endpoints``; knft uses only the first address, as kube-proxy does."""
 
@@ -191,6 +199,14 @@ class SliceEndpoint(Struct, frozen=True, rename="camel", gc=False):
     conditions: EndpointConditions | None = None
     node_name: str | None = None
     hints: EndpointHints | None = None
+
+    def __post_init__(self) -> None:
+        """Share equal conditions and names of nodes: 250 000 endpoints have few different ones, and 24 MiB of equal."""
+        # The struct is frozen, so an assignment would raise.
+        if self.conditions is not None:
+            force_setattr(self, "conditions", _shared_conditions(self.conditions))
+        if self.node_name is not None:
+            force_setattr(self, "node_name", sys.intern(self.node_name))
 
 
 class EndpointSlice(Struct, frozen=True, rename="camel", gc=False):

@@ -234,8 +234,11 @@ of the table with those that it needs. See docs/design/table-versions.md.
 """
 
 RULES_MARKER = "rules-"
-MARKER_PREFIXES = ("layout-", RULES_MARKER)
-"""The beginnings of the names of marker chains, in all versions of knft."""
+
+
+def is_marker(chain: str) -> bool:
+    """Tell whether a chain has the name of a marker chain of any version of knft."""
+    return chain.startswith(("layout-", RULES_MARKER))
 
 
 def markers(family: Family, config: Config) -> tuple[str, str]:

@@ -151,8 +151,8 @@ def external_local_rules(cluster: str, local: str | None, family: Family, config
 
 
 _NAME = re.compile(
-    r"(?P<external>external-)?(?P<local>local-)?(?P<nodeport>nodeport-)?pool-(?P<protocol>tcp|udp|sctp)-(?P<size>\d+)"
-    r"(?:-of-(?P<cluster>\d+))?"
+    r"(?P<external>external-)?(?P<local>local-)?(?P<nodeport>nodeport-)?pool-(?P<protocol>tcp|udp|sctp)-"
+    r"(?P<size>0|[1-9]\d{0,4})(?:-of-(?P<cluster>0|[1-9]\d{0,4}))?"
 )
 
 

@@ -53,13 +53,15 @@ class ForeignObjects(Struct, frozen=True):
 def find_foreign_objects(listing: TableListing, family: Family, config: Config) -> ForeignObjects:
     """Return the foreign objects of a table.
 
-    A base chain is foreign unless knft has a base chain of this name. Other chains with names as knft gives them are
-    knft's: a sync writes or deletes them.
+    A base chain is foreign unless knft has a base chain of this name. Other chains with names as knft gives them to
+    chains that depend on Services, and empty marker chains of any version, are knft's: a sync writes or deletes them.
     """
     constant_chains = {chain.name: chain for chain in layout.constant_chains_with_markers(family, config)}
     base_chains = {name for name in listing.hooks if name not in constant_chains or constant_chains[name].hook is None}
     chains = {
-        name for name in listing.rule_counts if name not in constant_chains and not is_chain_name_of_knft(name)
+        name
+        for name, rules in listing.rule_counts.items()
+        if name not in constant_chains and not (_depends_on_services(name) or (layout.is_marker(name) and not rules))
     } - base_chains
     declared = {container.name for container in layout.containers(family)}
     containers = {each for each in listing.declarations if each.name not in declared}
@@ -69,9 +71,8 @@ def find_foreign_objects(listing: TableListing, family: Family, config: Config) 
     )
 
 
-def is_chain_name_of_knft(name: str) -> bool:
-    """Tell whether knft, in any version, gives such a name to a chain that depends on Services, or to a marker."""
-    return name.startswith((*OWNED_CHAIN_PREFIXES, *layout.MARKER_PREFIXES)) or parse_shared_chain(name) is not None
+def _depends_on_services(chain: str) -> bool:
+    return chain.startswith(OWNED_CHAIN_PREFIXES) or parse_shared_chain(chain) is not None
 
 
 def describe(objects: Collection[NamedObject]) -> str:

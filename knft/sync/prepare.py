@@ -67,17 +67,18 @@ def prepare_transaction(
     diff = snapshot.programmed.diff(contents)
     superseded = find_superseded(snapshot.programmed, contents)
     removed, deferred = superseded.split(diff)
-    missing_shared = _missing_shared_chains(snapshot, desired)
+    new_shared, changed_shared = _missing_shared_chains(snapshot, desired)
     goto_targets = _goto_targets(diff)
     transaction = Transaction(
         family.nft,
         names.TABLE,
         new_chains=(
-            *(shared_chain(spec, family, config) for spec in missing_shared),
+            *(shared_chain(spec, family, config) for spec in new_shared),
             *(chain for chain in diff.new_chains if chain.name in goto_targets),
         ),
         chains=(
             *_missing_constant_chains(snapshot, state, config),
+            *(shared_chain(spec, family, config) for spec in changed_shared),
             *(chain for chain in diff.new_chains if chain.name not in goto_targets),
             *diff.changed_chains,
             *(Chain(name) for name in diff.emptied_chains),
@@ -85,7 +86,6 @@ def prepare_transaction(
         removed=removed,
         added=diff.added,
         deferred_removals=deferred,
-        deleted_chains=snapshot.outdated_chains,
     )
     numbering = rendering.numbers.sticky
     return PreparedTransaction(
@@ -259,14 +259,21 @@ def _missing_constant_chains(snapshot: TableSnapshot, state: ServiceState, confi
     return tuple(chain for chain in chains if chain.name not in snapshot.programmed.chains)
 
 
-def _missing_shared_chains(snapshot: TableSnapshot, desired: Fragments) -> list[SharedChain]:
-    existing = snapshot.programmed.chains
+def _missing_shared_chains(snapshot: TableSnapshot, desired: Fragments) -> tuple[list[SharedChain], list[SharedChain]]:
+    """Return the shared chains to create, and those that exist with other rules.
+
+    Elements lead to the latter, so their rules must change together with the elements: another version of knft may have
+    written rules that use other maps.
+    """
+    programmed = snapshot.programmed.chains
     fragments = (fragment.chains for fragment in desired.values() if fragment is not None)
     specs = itertools.chain.from_iterable(
         (*fragments, (part for spec in snapshot.stale_shared_chains for part in with_target_pools(spec)))
     )
-    needed = {spec.name: spec for spec in specs if spec.name not in existing}
-    return with_common_sizes(needed.values(), existing) if needed else []
+    needed = {spec.name: spec for spec in specs if spec.name not in programmed}
+    missing = with_common_sizes(needed.values(), programmed) if needed else []
+    existing = snapshot.listing.rule_counts if snapshot.listing is not None else {}
+    return [spec for spec in missing if spec.name not in existing], [spec for spec in missing if spec.name in existing]
 
 
 def _goto_targets(diff: ContentsDiff) -> set[str]:

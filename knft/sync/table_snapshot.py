@@ -6,6 +6,7 @@ frontend, and in knft.kernel.ownership a process owns a table.
 """
 
 import enum
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field, structs
@@ -98,8 +99,6 @@ class TableSnapshot(Struct, frozen=True):
     """The digest of each chain's rules, if the table was read back."""
     stale_shared_chains: tuple[SharedChain, ...] = ()
     """Shared chains that were read back and whose rules are not as expected."""
-    outdated_chains: tuple[str, ...] = ()
-    """Marker chains of other versions of knft, which the sync deletes."""
     listing: TableListing | None = None
     """The table as it was read back; None if it was not read."""
 
@@ -181,12 +180,16 @@ def snapshot_from_listing(
     listing.contents.chains.update((name, Chain(name)) for name in owned if listing.rule_counts[name])
     # A previous knft process emptied these chains and did not delete them yet.
     programmed.emptied_chains.update((name, EmptiedChain(now)) for name in owned if not listing.rule_counts[name])
+    # No element leads to the marker chains of other versions, so they need not wait.
+    constant_names = {chain.name for chain in constant_chains}
+    outdated = (name for name in listing.rule_counts if layout.is_marker(name) and name not in constant_names)
+    programmed.emptied_chains.update(
+        (name, EmptiedChain(-math.inf)) for name in outdated if not listing.rule_counts[name]
+    )
     programmed.chains.update(up_to_date_chains(listing, family, config))
     programmed.containers.update(listing.containers)
     programmed.apply(_by_owner(listing.contents))
     shared = (parse_shared_chain(name) for name in sorted(listing.rule_counts.keys() - programmed.chains))
-    markers = {name for name in listing.rule_counts if name.startswith(layout.MARKER_PREFIXES)}
-    outdated = markers - {chain.name for chain in constant_chains}
     return TableSnapshot(
         programmed,
         TableState.READY,
@@ -194,7 +197,6 @@ def snapshot_from_listing(
         read_sticky_ports(listing.contents, now),
         rule_digests=listing.rule_digests,
         stale_shared_chains=tuple(spec for spec in shared if spec is not None),
-        outdated_chains=tuple(sorted(outdated)),
         listing=listing,
     )
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from knft.model import addresses
-from knft.model.endpoint import Endpoint, endpoint_key
+from knft.model.endpoint import Endpoint
 from knft.model.names import NamespacedName
-from knft.model.objects import EndpointSlice, SliceEndpoint
+from knft.model.objects import EndpointSlice, NamedHint, SliceEndpoint
 from knft.protocols import Protocol
 from knft.track.size_limits import endpoints_error
 
@@ -165,20 +165,19 @@ def _endpoint(endpoint: SliceEndpoint, port: int, node_name: str) -> Endpoint:
     return Endpoint(
         address,
         port,
-        endpoint_key(address, port),
         is_local=bool(node_name) and endpoint.node_name == node_name,
         ready=conditions is None or conditions.ready is not False,
         serving=conditions is None or conditions.serving is not False,
         terminating=conditions is not None and conditions.terminating is True,
-        zone_hints=_shared_names(tuple(hint.name for hint in (hints.for_zones if hints else None) or ())),
-        node_hints=_shared_names(tuple(hint.name for hint in (hints.for_nodes if hints else None) or ())),
+        zone_hints=_shared_names(hints.for_zones if hints else None),
+        node_hints=_shared_names(hints.for_nodes if hints else None),
     )
 
 
 @lru_cache(maxsize=1 << 10)
-def _shared_names(names: tuple[str, ...]) -> frozenset[str]:
+def _shared_names(hints: tuple[NamedHint, ...] | None) -> frozenset[str]:
     # Shared, because a frozenset takes 216 bytes even if empty, and each endpoint has two.
-    return frozenset(names)
+    return frozenset(hint.name for hint in hints or ())
 
 
 def merge(parts: Iterable[EndpointsByPort]) -> EndpointsByPort:
@@ -193,6 +192,7 @@ def merge(parts: Iterable[EndpointsByPort]) -> EndpointsByPort:
         for port, endpoints in part.items():
             by_key = merged.setdefault(port, {})
             for endpoint in endpoints:
-                if not endpoint.terminating or endpoint.key not in by_key:
-                    by_key[endpoint.key] = endpoint
+                key = endpoint.key
+                if not endpoint.terminating or key not in by_key:
+                    by_key[key] = endpoint
     return {port: tuple(by_key[key] for key in sorted(by_key)) for port, by_key in merged.items() if by_key}

@@ -39,7 +39,8 @@ def cases(run_plan: RunPlan, only: Collection[str], profile: str) -> Iterator[Ca
 
 def _all_cases(run_plan: RunPlan, profile: str) -> Iterator[Case]:
     for shape in run_plan.shapes:
-        for _ in range(run_plan.repeats):
+        # The bare commit is of IPv4 only.
+        for _ in range(0 if shape.is_dual_stack else run_plan.repeats):
             yield Case(BARE, shape)
         # Changes need no repetition: each kind is many syncs.
         yield Case(KNFT, shape, run_plan.syncs, settle_seconds=run_plan.settle_seconds)
@@ -49,9 +50,9 @@ def _all_cases(run_plan: RunPlan, profile: str) -> Iterator[Case]:
             yield Case(KNFT, shape, run_plan.syncs, profile=profile)
     if any(shape.is_plain for shape in run_plan.shapes):
         yield Case(LATENCY, run_plan.shapes[0], dials=run_plan.dials, rulesets=tuple(_rulesets(run_plan)))
-    for peer in PEERS:
-        for shape in run_plan.shapes:
-            yield Case(peer, shape, run_plan.syncs, run_plan.seconds, settle_seconds=run_plan.settle_seconds)
+    for name, peer in PEERS.items():
+        for shape in filter(peer.supports, run_plan.shapes):
+            yield Case(name, shape, run_plan.syncs, run_plan.seconds, settle_seconds=run_plan.settle_seconds)
 
 
 def _rulesets(run_plan: RunPlan) -> Iterator[Ruleset]:

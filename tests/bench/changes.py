@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from tests.bench.cluster import Cluster, ServiceSpec
+from msgspec import structs
+
+from tests.bench.cluster import Cluster, ServiceSpec, Shape
 
 Step = tuple[tuple[ServiceSpec | None, ServiceSpec], ...]
 
@@ -14,6 +16,11 @@ _STRIDE = 100_003
 def replace_endpoint(cluster: Cluster, number: int) -> Step:
     """Replace one endpoint of a Service."""
     return (_replace_one_endpoint(cluster, _chosen(cluster, number), number),)
+
+
+def replace_endpoint_of_another(cluster: Cluster, turn: int) -> Step:
+    """Replace one endpoint of a Service that is not the first one."""
+    return (_replace_one_endpoint(cluster, 1 + (turn * _STRIDE) % (cluster.shape.services - 1), turn),)
 
 
 def add_service(cluster: Cluster, _turn: int) -> Step:
@@ -42,12 +49,19 @@ def change_many(cluster: Cluster, turn: int) -> Step:
     )
 
 
+ANOTHER_REPLACED = "endpoint of another Service replaced"
 KINDS: Mapping[str, Callable[[Cluster, int], Step]] = {
     "endpoint replaced": replace_endpoint,
+    ANOTHER_REPLACED: replace_endpoint_of_another,
     "Service added": add_service,
     "scaled by one": scale_by_one,
     "100 changed at once": change_many,
 }
+
+
+def kinds(shape: Shape) -> tuple[str, ...]:
+    """Return the kinds of change to measure; if the first Service differs, also a change beside it."""
+    return tuple(kind for kind in KINDS if kind != ANOTHER_REPLACED or shape.first_endpoints)
 
 
 def steps(cluster: Cluster, kind: str, count: int) -> Iterator[Step]:
@@ -72,4 +86,4 @@ def _replace_one_endpoint(cluster: Cluster, number: int, turn: int) -> tuple[Ser
 
 
 def _with_endpoints(service: ServiceSpec, endpoints: tuple[int, ...]) -> ServiceSpec:
-    return ServiceSpec(service.number, endpoints, service.affinity_seconds, service.ranges)
+    return structs.replace(service, endpoints=endpoints)

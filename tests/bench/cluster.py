@@ -7,7 +7,7 @@ memory that it measures.
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 NAMESPACE = "bench"
 PORT, TARGET_PORT, PORT_NAME = 80, 8080, "http"
@@ -17,6 +17,9 @@ AFFINITY_SECONDS = 10800
 _FIRST_ENDPOINT = int(IPv4Address("10.128.0.1"))
 _FIRST_CLUSTER_IP = int(IPv4Address("10.96.1.0"))
 _FIRST_VIP = int(IPv4Address("198.18.0.1"))
+_FIRST_EXTERNAL_IP = int(IPv4Address("100.64.0.1"))
+# More than the number of Services of any cluster.
+_ADDRESS_STRIDE = 1 << 15
 _ENDPOINTS_PER_LOCAL_ONE = 20
 
 
@@ -35,13 +38,33 @@ def is_local(number: int) -> bool:
     return number % _ENDPOINTS_PER_LOCAL_ONE == 0
 
 
+class Port(Struct, frozen=True):
+    """A TCP port of a Service, and the ``target`` port of its endpoints."""
+
+    name: str = PORT_NAME
+    number: int = PORT
+    target: int = TARGET_PORT
+
+
+def numbered_ports(count: int) -> tuple[Port, ...]:
+    """Return different ports."""
+    return tuple(Port(f"{PORT_NAME}-{index}", PORT + index, TARGET_PORT + index) for index in range(count))
+
+
 class ServiceSpec(Struct, frozen=True):
-    """A Service with one TCP port; with ``ranges``, it has a load balancer IP with that many source ranges."""
+    """A Service; with ``ranges``, it has load balancer IPs with that many source ranges.
+
+    Of a dual-stack Service, the addresses here are those of IPv4.
+    """
 
     number: int
     endpoints: tuple[int, ...]
     affinity_seconds: int = 0
     ranges: int = 0
+    ports: tuple[Port, ...] = (Port(),)
+    external_ip_count: int = 0
+    vip_count: int = 1
+    is_dual_stack: bool = False
 
     @property
     def name(self) -> str:
@@ -52,16 +75,37 @@ class ServiceSpec(Struct, frozen=True):
         return str(IPv4Address(_FIRST_CLUSTER_IP + self.number))
 
     @property
-    def vip(self) -> str:
-        return str(IPv4Address(_FIRST_VIP + self.number)) if self.ranges else ""
+    def port(self) -> Port:
+        """The only port."""
+        (port,) = self.ports
+        return port
+
+    def split_ports(self) -> Iterator["ServiceSpec"]:
+        """Yield this Service with one of its ports each."""
+        return (structs.replace(self, ports=(port,)) for port in self.ports)
+
+    @property
+    def external_ips(self) -> tuple[str, ...]:
+        return self._addresses(_FIRST_EXTERNAL_IP, self.external_ip_count)
+
+    @property
+    def vips(self) -> tuple[str, ...]:
+        return self._addresses(_FIRST_VIP, self.vip_count if self.ranges else 0)
 
     @property
     def source_ranges(self) -> tuple[str, ...]:
         return tuple(f"172.{16 + index}.{self.number % 256}.0/24" for index in range(self.ranges))
 
+    def _addresses(self, first: int, count: int) -> tuple[str, ...]:
+        return tuple(str(IPv4Address(first + self.number + index * _ADDRESS_STRIDE)) for index in range(count))
+
 
 class Shape(Struct, frozen=True):
-    """A cluster before any change; ``first_endpoints`` is the size of its first Service, if it differs."""
+    """A cluster before any change.
+
+    ``first_endpoints`` is the size of its first Service, if it differs. ``wide`` is the first Service without its
+    endpoints, if it has many frontends.
+    """
 
     name: str
     services: int
@@ -69,11 +113,17 @@ class Shape(Struct, frozen=True):
     first_endpoints: int = 0
     affinity_seconds: int = 0
     ranges: int = 0
+    wide: ServiceSpec | None = None
 
     @property
     def is_plain(self) -> bool:
         """Whether proxies are compared with this cluster."""
         return not (self.first_endpoints or self.affinity_seconds or self.ranges)
+
+    @property
+    def is_dual_stack(self) -> bool:
+        """Whether the cluster has a dual-stack Service."""
+        return self.wide is not None and self.wide.is_dual_stack
 
 
 class Cluster:
@@ -95,6 +145,8 @@ class Cluster:
 
     def build_service(self, number: int, endpoints: tuple[int, ...]) -> ServiceSpec:
         """Return a Service of this cluster's kind without adding it to the cluster."""
+        if number == 0 and self.shape.wide is not None:
+            return structs.replace(self.shape.wide, endpoints=endpoints)
         return ServiceSpec(number, endpoints, self.shape.affinity_seconds, self.shape.ranges)
 
     def put(self, service: ServiceSpec) -> None:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from knft.kernel.libnftables import Library
 from knft.model.objects import KubeObject, ObjectChange
-from tests.bench.changes import KINDS, steps
+from tests.bench.changes import kinds, steps
 from tests.bench.cluster import Cluster, Shape
 from tests.bench.manifests import changes, first_changes
 from tests.bench.measure import kernel_kib, peak_mib, percentile, reset_peak, resident_mib, trimmed_mib
@@ -46,7 +46,7 @@ def measure_knft(shape: Shape, syncs: int, settle_seconds: float, profile: str =
     first.clear()
     if syncs:
         kernel = kernel_kib(settle_seconds) - kernel_before
-        for kind in KINDS:
+        for kind in kinds(shape):
             _measure_changes(knft, cluster, store, (kind, syncs), profile)
         _emit_memory(knft.libnftables, shape, kernel, settle_seconds)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from tests.bench.changes import KINDS, steps
+from tests.bench.changes import kinds, steps
 from tests.bench.cluster import Cluster, Shape
 from tests.bench.measure import children_cpu_seconds, children_peak_mib, kernel_kib, percentile
 from tests.bench.peers.layout import Layout
@@ -31,7 +31,7 @@ def measure_peer(name: str, peer: Peer, shape: Shape, limits: Limits) -> None:
     values = {"total_s": total, "cpu_s": children_cpu_seconds() - cpu, "peak_mib": children_peak_mib()}
     emit(Record(name, shape.name, FULL, values))
     kernel_rise = kernel_kib(limits.settle_seconds) - kernel_before
-    for kind in KINDS:
+    for kind in kinds(shape):
         cpu = children_cpu_seconds()
         seconds = list(_changes(layout, program, cluster, kind, limits))
         values = {

@@ -5,7 +5,7 @@ from typing import Any
 
 from knft.decide.endpoints import categorize_endpoints
 from knft.families import Family
-from knft.model.endpoint import Endpoint, endpoint_key
+from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
 from knft.model.plan import ServicePlan, TrafficAction
 from knft.model.service_port import ServicePort
@@ -28,7 +28,6 @@ def endpoint(text: str) -> Endpoint:
     return Endpoint(
         address,
         8080,
-        endpoint_key(address, 8080),
         is_local="L" in flags,
         ready="T" not in flags and "N" not in flags,
         serving="N" not in flags,

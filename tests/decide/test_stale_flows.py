@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knft.decide.stale_flows import UdpFrontends, _is_node_port, packed_address, packed_socket
-from knft.model.endpoint import Endpoint, endpoint_key
+from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
 from knft.model.service_port import ServicePort
 
@@ -24,7 +24,7 @@ NODE_PORT = packed_socket("192.0.2.11", 30053)
 
 
 def _endpoint(address: str, port: int = 5353, **conditions: Any) -> Endpoint:
-    return Endpoint(address, port, endpoint_key(address, port), **conditions)
+    return Endpoint(address, port, **conditions)
 
 
 def _udp_frontends(*endpoints: Endpoint, port: ServicePort = PORT) -> UdpFrontends:

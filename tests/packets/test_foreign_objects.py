@@ -16,9 +16,7 @@ from tests.support.lab.traffic import dial_each
 from tests.support.scenario import VERSIONS, Scenario, address
 from tests.support.waiting import wait_until
 
-CLUSTER = Scenario(
-    "", [service("web", 50, *tcp_and_udp("http", 80)), endpoints("web", *PODS, http=HTTP)], ()
-)
+CLUSTER = Scenario("", [service("web", 50, *tcp_and_udp("http", 80)), endpoints("web", *PODS, http=HTTP)], ())
 DROP_ALL = """
     table {family} knft {{
         counter dropped {{

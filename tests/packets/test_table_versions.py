@@ -177,7 +177,7 @@ def test_table_of_a_later_version_is_adopted(adoption: Adoption) -> None:
             family=family.nft,
             plain=address(PLAIN, version),
             pods=[adoption.lab.host(pod).address(version) for pod in PODS],
-            markers=[word for word in listed if word.startswith(layout.MARKER_PREFIXES)],
+            markers=[word for word in listed if layout.is_marker(word)],
         )
         _load(adoption.node, edit)
     adoption.check()

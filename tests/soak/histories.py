@@ -26,6 +26,7 @@ STEPS: tuple[tuple[int, Callable[[FailingHistory, Random], None]], ...] = (
     (20, FailingHistory.fail_repeatedly),
     (20, FailingHistory.change_table_while_monitored),
     (2, FailingHistory.delete_layout_marker),
+    (10, FailingHistory.add_foreign_objects),
     (400, lambda history, _: history.sync()),
     # Rarely, because a restart frees the memory whose growth is measured.
     (1, FailingHistory.restart),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from knft.model.endpoint import Endpoint, endpoint_key
+from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
 from knft.model.objects import (
     Annotations,
@@ -120,7 +120,7 @@ def endpoint_slice(
 
 def tracked_endpoint(address: str, port: int = 8080, **fields: Any) -> Endpoint:
     """Return an endpoint as the trackers hand it on."""
-    return Endpoint(address, port, endpoint_key(address, port), **fields)
+    return Endpoint(address, port, **fields)
 
 
 def endpoints(text: str) -> tuple[Endpoint, ...]:

@@ -15,6 +15,10 @@ MAX_FAILURES = 8
 """The most failing commits in a row: enough for each step of recovery (docs/design/index.md), including bisecting."""
 
 
+FOREIGN_NAMES = ("foreign-", "pool-tcp-", "layout-")
+"""The beginnings of the names of foreign objects; some are those of knft's chains."""
+
+
 class FailingHistory(History):
     """A history with lasting failures."""
 
@@ -68,12 +72,33 @@ class FailingHistory(History):
         self._foreign_change(family, command)
 
     def delete_layout_marker(self, rng: Random) -> None:
-        """Let another program delete the chain that marks the table's layout; knft then replaces the table."""
+        """Let another program delete the chain that marks the table's layout for old versions of knft."""
         family = rng.choice(tuple(Family))
         listing = self._harness.tables[family].read()
         for name in listing.rule_counts if listing is not None else ():
             if name.startswith("layout-"):
                 self._foreign_change(family, f"delete chain {family.nft} {TABLE} {name}")
+
+    def add_foreign_objects(self, rng: Random) -> None:
+        """Let another program add chains, a set, a map and a counter, which refer to each other and to knft's."""
+        family = rng.choice(tuple(Family))
+        listing = self._harness.tables[family].read()
+        if listing is None:
+            return
+        name = f"{rng.choice(FOREIGN_NAMES)}{rng.randrange(1000, 10**6)}"
+        hook = rng.choice(("", "{ type filter hook forward priority 3; policy drop; }"))
+        chain = rng.choice(sorted(listing.rule_counts))
+        table = f"{family.nft} {TABLE}"
+        commands = (
+            f"add chain {table} leaf-{name}",
+            f"add chain {table} {name} {hook}",
+            f"add set {table} {name} {{ type inet_service; elements = {{ 80 }}; }}",
+            f"add map {table} {name}-map {{ type mark : verdict; elements = {{ 1 : jump leaf-{name} }}; }}",
+            f"add counter {table} {name}",
+            f"add rule {table} {name} meta mark vmap @{name}-map",
+            f"add rule {table} {chain} tcp dport @{name} counter name {name} jump leaf-{name}",
+        )
+        self._foreign_change(family, "\n".join(commands))
 
     def _foreign_change(self, family: Family, command: str) -> None:
         self._log_step(f"another program runs: {command}")

@@ -174,7 +174,8 @@ def test_foreign_changes_are_counted_and_logged_in_one_line(
         (
             "IPv4: nft (pid 7), other (pid 8) changed the table: chain-0, chain-1, chain-2, chain-3, chain-4 and more; "
             "checking it"
-        )
+        ),
+        "IPv4: knft repaired the table and read it back",
     ]
     assert filled.daemon.foreign_changes == {Family.IPV4: 2}
     assert filled.daemon.sync()

@@ -92,6 +92,10 @@ class Histories(RuleBasedStateMachine):
         self.history.change_table_while_monitored(rng)
 
     @rule(rng=RNG)
+    def add_foreign_objects(self, rng: Random) -> None:
+        self.history.add_foreign_objects(rng)
+
+    @rule(rng=RNG)
     def delete_layout_marker(self, rng: Random) -> None:
         self.history.delete_layout_marker(rng)
 

@@ -11,7 +11,7 @@ from knft.decide.frontends import FrontendClaims
 from knft.errors import KernelError
 from knft.families import Family
 from knft.nft.objects import ElementTimeout
-from knft.render.layout import MARKER_PREFIXES
+from knft.render.layout import is_marker
 from knft.render.names import AFFINITY, STICKY_PORTS, STICKY_PREFIX
 from knft.sync.invalidation import Invalidation
 from tests.support.kernel_harness import (
@@ -159,7 +159,7 @@ def test_adopting_another_layout_keeps_affinity(namespace: Namespace, family: Fa
     before = harness.listing(family)
     (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
     client, protocol = ("10.250.0.1", "ip") if family is Family.IPV4 else ("fd00:10:250::1", "ip6")
-    edits = [f"delete chain {protocol} knft {name}" for name in before.rule_counts if name.startswith(MARKER_PREFIXES)]
+    edits = [f"delete chain {protocol} knft {name}" for name in before.rule_counts if is_marker(name)]
     edits += [f"flush chain {protocol} knft {name}" for name in before.rule_counts if name.startswith(STICKY_PREFIX)]
     edits.append(affinity_edit.format(protocol=protocol, client=client, number=number))
     namespace.run(["nft", "-f", "-"], stdin="\n".join(edits))

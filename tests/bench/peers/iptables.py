@@ -122,7 +122,7 @@ def _common(service: ServiceSpec) -> _Common:
     rules = [f'-A KUBE-SERVICES -m comment --comment "{name} cluster IP" {_dialled(service.cluster_ip)} -j {own}']
     if not service.ranges:
         return _Common(rules[0], "")
-    vip = _dialled(service.vip)
+    (vip,) = map(_dialled, service.vips)
     rules.append(f'-A KUBE-SERVICES -m comment --comment "{name} loadbalancer IP" {vip} -j {firewall}')
     comment = f'-m comment --comment "{name} traffic not accepted by {firewall}"'
     return _Common("\n".join(rules), f"-A KUBE-PROXY-FIREWALL {comment} {vip} -j DROP")

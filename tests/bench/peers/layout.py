@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from tests.bench.changes import Step
-from tests.bench.cluster import NAMESPACE, PORT_NAME, TARGET_PORT, ServiceSpec, endpoint_address
+from tests.bench.cluster import NAMESPACE, ServiceSpec, endpoint_address
 
 MARK = "0x00004000"
 
@@ -31,8 +31,8 @@ class Layout(Protocol):
 
 
 def port_text(service: ServiceSpec) -> str:
-    """Return the name of a Service port in comments."""
-    return f"{NAMESPACE}/{service.name}:{PORT_NAME}"
+    """Return the name of a Service port in comments; this and the next functions take a Service with one port."""
+    return f"{NAMESPACE}/{service.name}:{service.port.name}"
 
 
 def digest(text: str, length: int) -> str:
@@ -42,11 +42,12 @@ def digest(text: str, length: int) -> str:
 
 def service_suffix(service: ServiceSpec) -> str:
     """Return the suffix of the names of a Service port's chains in nftables mode."""
-    base = f"{NAMESPACE}/{service.name}/tcp/{PORT_NAME}"
+    base = f"{NAMESPACE}/{service.name}/tcp/{service.port.name}"
     return f"{digest(base, 8)}-{base}"
 
 
 def endpoint_suffix(service: ServiceSpec, endpoint: int) -> str:
     """Return the suffix for one endpoint of a Service port."""
-    base = f"{NAMESPACE}/{service.name}/tcp/{PORT_NAME}__{endpoint_address(endpoint)}/{TARGET_PORT}"
+    port, address = service.port, endpoint_address(endpoint)
+    base = f"{NAMESPACE}/{service.name}/tcp/{port.name}__{address}/{port.target}"
     return f"{digest(base, 8)}-{base}"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import Struct
 
 from tests.bench.changes import Step
-from tests.bench.cluster import CLUSTER_CIDR, PORT, TARGET_PORT, ServiceSpec, endpoint_address, is_local
+from tests.bench.cluster import CLUSTER_CIDR, ServiceSpec, endpoint_address, is_local
 from tests.bench.peers.layout import MARK, Transactions, endpoint_suffix, port_text, service_suffix
 from tests.bench.peers.table import TABLE, setup
 
@@ -21,8 +21,8 @@ class ServiceContents(Struct, frozen=True):
 _NOTHING = ServiceContents({}, {}, {})
 
 
-def _frontend(address: str) -> str:
-    return f"{address} . tcp . {PORT}"
+def _frontend(service: ServiceSpec, address: str) -> str:
+    return f"{address} . tcp . {service.port.number}"
 
 
 def _service_contents(
@@ -32,17 +32,17 @@ def _service_contents(
     suffix, comment = service_suffix(service), f'comment "{port_text(service)}"'
     elements = elements | {
         ("cluster-ips", service.cluster_ip): "",
-        ("service-ips", _frontend(service.cluster_ip)): f"{comment} : goto service-{suffix}",
+        ("service-ips", _frontend(service, service.cluster_ip)): f"{comment} : goto service-{suffix}",
     }
+    if external := (*service.external_ips, *service.vips):
+        chains = chains | {f"external-{suffix}": (f'{masquerade} comment "masquerade"', f"goto service-{suffix}")}
+        goto = f"{comment} : goto external-{suffix}"
+        elements |= {("service-ips", _frontend(service, address)): goto for address in external}
     if service.ranges:
-        chains = chains | {
-            f"external-{suffix}": (f'{masquerade} comment "masquerade"', f"goto service-{suffix}"),
-            f"firewall-{suffix}": (f"ip saddr != {{ {', '.join(service.source_ranges)} }} drop",),
-        }
-        elements |= {
-            ("service-ips", _frontend(service.vip)): f"{comment} : goto external-{suffix}",
-            ("firewall-ips", _frontend(service.vip)): f"{comment} : goto firewall-{suffix}",
-        }
+        drop = f"ip saddr != {{ {', '.join(service.source_ranges)} }} drop"
+        chains = chains | {f"firewall-{suffix}": (drop,)}
+        goto = f"{comment} : goto firewall-{suffix}"
+        elements |= {("firewall-ips", _frontend(service, vip)): goto for vip in service.vips}
     stuck = service.endpoints if service.affinity_seconds else ()
     sets = {f"affinity-{endpoint_suffix(service, endpoint)}": service.affinity_seconds for endpoint in stuck}
     return ServiceContents(chains, elements, sets)
@@ -65,13 +65,13 @@ def _endpoint_chains(service: ServiceSpec, first: Callable[[str], tuple[str, ...
     for endpoint in service.endpoints:
         suffix, address = endpoint_suffix(service, endpoint), endpoint_address(endpoint)
         update = (f"update @affinity-{suffix} {{ ip saddr }}",) if service.affinity_seconds else ()
-        target = f"meta l4proto tcp dnat to {address}:{TARGET_PORT}"
+        target = f"meta l4proto tcp dnat to {address}:{service.port.target}"
         chains[f"endpoint-{suffix}"] = (*first(address), *update, target)
     return chains
 
 
 def share_of_endpoint_chains(service: ServiceSpec) -> ServiceContents:
-    """Return the part of a Service up to kube-proxy 1.35: a chain for each endpoint, which marks by a jump."""
+    """Return the part of a Service with one port, up to kube-proxy 1.35: a chain for each endpoint, which marks by a jump."""
     outside = f"ip daddr {service.cluster_ip} ip saddr != {CLUSTER_CIDR} jump mark-for-masquerade"
     stuck = _sticky_rules(service) if service.affinity_seconds else ()
     chains = _endpoint_chains(service, lambda address: (f"ip saddr {address} jump mark-for-masquerade",))
@@ -80,9 +80,9 @@ def share_of_endpoint_chains(service: ServiceSpec) -> ServiceContents:
 
 
 def share_of_anonymous_maps(service: ServiceSpec) -> ServiceContents:
-    """Return the part from 1.36 on: an anonymous map in the Service's chain; endpoint chains with affinity only."""
+    """Return the part from 1.36 on: an anonymous map in its chain; endpoint chains with affinity only."""
     local = (endpoint_address(endpoint) for endpoint in service.endpoints if is_local(endpoint))
-    hairpin = {("hairpin-connections", f"{address} . {address} . tcp . {TARGET_PORT}"): "" for address in local}
+    hairpin = {("hairpin-connections", f"{address} . {address} . tcp . {service.port.target}"): "" for address in local}
     chains, rules = _map_rules(service)
     chains[f"service-{service_suffix(service)}"] = rules
     return _service_contents(service, chains, hairpin, f"mark set mark or {MARK}")
@@ -93,8 +93,8 @@ def _map_rules(service: ServiceSpec) -> tuple[dict[str, tuple[str, ...]], tuple[
         return _endpoint_chains(service, lambda _: ()), (*_sticky_rules(service), _random_goto(service))
     addresses = [endpoint_address(endpoint) for endpoint in service.endpoints]
     if len(addresses) == 1:
-        return {}, (f"meta l4proto tcp dnat to {addresses[0]}:{TARGET_PORT}",)
-    targets = " , ".join(f"{index} : {address} . {TARGET_PORT}" for index, address in enumerate(addresses))
+        return {}, (f"meta l4proto tcp dnat to {addresses[0]}:{service.port.target}",)
+    targets = " , ".join(f"{index} : {address} . {service.port.target}" for index, address in enumerate(addresses))
     choice = f"numgen random mod {len(addresses)} map {{ {targets} }}"
     return {}, (f"meta l4proto tcp dnat ip addr . port to {choice}",)
 
@@ -110,18 +110,26 @@ class NftablesLayout:
         """Yield the lines of a first sync."""
         yield from setup(marks_by_chain=self._marks_by_chain)
         for service in services:
-            yield from _difference(_NOTHING, self._share(service))
+            yield from _difference(_NOTHING, self._contents(service))
 
     def change(self, step: Step) -> Transactions:
         """Return the sync after a step: the chains of changed Services are flushed and written again."""
         now: list[str] = []
         later: list[str] = []
         for before, after in step:
-            old = self._share(before) if before is not None else _NOTHING
-            new = self._share(after)
+            old = self._contents(before) if before is not None else _NOTHING
+            new = self._contents(after)
             now += _difference(old, new)
             later += [f"delete chain {TABLE} {name}" for name in old.chains if name not in new.chains]
         return Transactions("\n".join((*now, "")), "\n".join((*later, "")) if later else "")
+
+    def _contents(self, service: ServiceSpec) -> ServiceContents:
+        contents = ServiceContents({}, {}, {})
+        for share in map(self._share, service.split_ports()):
+            contents.chains.update(share.chains)
+            contents.elements.update(share.elements)
+            contents.sets.update(share.sets)
+        return contents
 
 
 def _difference(old: ServiceContents, new: ServiceContents) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
+from tests.bench.cluster import Shape
 from tests.bench.peers.iptables import IptablesLayout
 from tests.bench.peers.layout import Layout
 from tests.bench.peers.nftables import NftablesLayout, share_of_anonymous_maps, share_of_endpoint_chains
@@ -12,17 +13,25 @@ _EMPTY = ("*filter", "COMMIT", "*nat", "COMMIT")
 
 
 class Peer(Struct, frozen=True):
-    """A peer. The program ``clearing`` reads ``clear`` to remove all rules."""
+    """A peer. The program ``clearing`` reads ``clear`` to remove all rules.
+
+    ``has_wide`` tells whether the layout has rules for wide Services.
+    """
 
     layout: Callable[[], Layout]
     command: tuple[str, ...]
     clearing: tuple[str, ...]
     clear: tuple[str, ...]
+    has_wide: bool = False
+
+    def supports(self, shape: Shape) -> bool:
+        """Tell whether the layout has rules for all Services of a cluster; all layouts are IPv4 only."""
+        return shape.wide is None or (self.has_wide and not shape.is_dual_stack)
 
 
 def _nftables(layout: Callable[[], Layout]) -> Peer:
     command = ("nft", "-f", "-")
-    return Peer(layout, command, command, ("delete table ip kube-proxy",))
+    return Peer(layout, command, command, ("delete table ip kube-proxy",), has_wide=True)
 
 
 def _iptables(backend: str) -> Peer:
