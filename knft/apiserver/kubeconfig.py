@@ -259,6 +259,8 @@ class _KubeconfigReader:
             self._fail(f"user.exec: {_expected('a mapping', plugin)}")
         api_version = self._text(plugin, "apiVersion", "user.exec.apiVersion")
         args, env = self._plugin_args(plugin), self._plugin_env(plugin)
+        if plugin.get("interactiveMode") == "Always":
+            self._fail("user.exec.interactiveMode: 'Always' needs a terminal, and knft runs plugins without one")
         return ExecPlugin(
             command=self._text(plugin, "command", "user.exec.command"),
             api_version=api_version,

@@ -28,6 +28,10 @@ Adding a rule that uses a map walks the whole map: 13 ms for 100 000 endpoints o
 """
 
 
+MAX_POOL_SIZE = 1 << 16
+"""The number of indexes in the keys of endpoint maps."""
+
+
 class PoolKind(Struct, frozen=True, gc=False):
     """The kind of a pool, which has one endpoint map.
 
@@ -159,7 +163,7 @@ _NAME = re.compile(
 def parse_shared_chain(name: str) -> SharedChain | None:
     """Return the shared chain with that name; None if the name is not that of a shared chain."""
     found = _NAME.fullmatch(name)
-    if found is None:
+    if found is None or max(int(found["size"]), int(found["cluster"] or 0)) > MAX_POOL_SIZE:
         return None
     nodeport = found["nodeport"] is not None
     pool = PoolChain(PoolKind(found["protocol"], nodeport, found["local"] is not None), int(found["size"]))

@@ -142,6 +142,10 @@ INVALID: dict[str, tuple[dict[str, Any], str]] = {
         {"user": {"exec": {"apiVersion": PLUGIN_VERSION, "command": "true", "env": "HIDDEN=1"}}},
         CONTEXT_PREFIX + "user.exec.env: expected a list, found text",
     ),
+    "plugin needs a terminal": (
+        {"user": {"exec": {"apiVersion": PLUGIN_VERSION, "command": "true", "interactiveMode": "Always"}}},
+        CONTEXT_PREFIX + "user.exec.interactiveMode: 'Always' needs a terminal, and knft runs plugins without one",
+    ),
     "plugin fails": (
         {"user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "false"}}},
         CONTEXT_PREFIX + "user.exec: 'false' gives no credentials: exit status 1",

@@ -80,10 +80,6 @@ class ServiceSpec(Struct, frozen=True):
         (port,) = self.ports
         return port
 
-    def split_ports(self) -> Iterator["ServiceSpec"]:
-        """Yield this Service with one of its ports each."""
-        return (structs.replace(self, ports=(port,)) for port in self.ports)
-
     @property
     def external_ips(self) -> tuple[str, ...]:
         return self._addresses(_FIRST_EXTERNAL_IP, self.external_ip_count)
@@ -96,6 +92,10 @@ class ServiceSpec(Struct, frozen=True):
     def source_ranges(self) -> tuple[str, ...]:
         return tuple(f"172.{16 + index}.{self.number % 256}.0/24" for index in range(self.ranges))
 
+    def split_ports(self) -> Iterator["ServiceSpec"]:
+        """Yield a Service with one port for each port."""
+        return (structs.replace(self, ports=(port,)) for port in self.ports)
+
     def _addresses(self, first: int, count: int) -> tuple[str, ...]:
         return tuple(str(IPv4Address(first + self.number + index * _ADDRESS_STRIDE)) for index in range(count))
 
@@ -103,8 +103,8 @@ class ServiceSpec(Struct, frozen=True):
 class Shape(Struct, frozen=True):
     """A cluster before any change.
 
-    ``first_endpoints`` is the size of its first Service, if it differs. ``wide`` is the first Service without its
-    endpoints, if it has many frontends.
+    ``first_endpoints`` is the size of its first Service, if it differs. ``wide`` is this Service without its endpoints,
+    if it has many frontends.
     """
 
     name: str

@@ -39,7 +39,7 @@ _RESIDENT = (
 
 def markdown(results: Results) -> str:
     """Return all tables for which the run has values."""
-    sections = (_targets, _full, _full_parts, _changes, _change_parts, _resident, _kernel, _latency)
+    sections = (_targets, _full, _full_parts, _changes, _change_cpu, _change_parts, _resident, _kernel, _latency)
     machine = "; ".join(f"{name}: {label}" for name, label in results.machine.items())
     return "\n".join((machine, "", *(line for section in sections for line in section(results))))
 
@@ -98,6 +98,16 @@ def _changes(results: Results) -> Iterator[str]:
             [shape, *(_pair(results, (proxy, shape, kind), "ms") for proxy in proxies)] for shape in results.shapes()
         )
         yield from _table(f"{kind[0].upper()}{kind[1:]}: p50 / p99, ms", ["cluster", *proxies], rows)
+
+
+def _change_cpu(results: Results) -> Iterator[str]:
+    proxies = results.proxies((KNFT, *PEERS))
+    rows = (
+        [f"{shape}: {kind}", *(_figure(results.value(proxy, shape, kind, "cpu_ms")) for proxy in proxies)]
+        for shape in results.shapes()
+        for kind in KINDS
+    )
+    return _table("CPU of a change, ms (the mean)", ["change", *proxies], rows)
 
 
 def _change_parts(results: Results) -> Iterator[str]:

@@ -4,9 +4,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from tests.bench.changes import ANOTHER_REPLACED
 from tests.bench.latency import FIRST_SERVICE, LAST_SERVICE
 from tests.bench.record import BARE, FULL, KNFT, MEMORY
 from tests.bench.results import Results
+from tests.bench.shapes import WIDE
 
 _PEER = "kube-proxy 1.36"
 _SMALL, _MIDDLE, _LARGE, _STICKY = "1000x10", "10000x10", "30000x5", "sticky 1000x10"
@@ -41,6 +43,7 @@ def targets(results: Results) -> Iterator[PerformanceTarget]:
     """Yield all targets with the values of this run."""
     yield from _full_sync(results)
     yield from _changes(results)
+    yield from _beside_wide(results)
     yield PerformanceTarget("settled memory", results.value(KNFT, _MIDDLE, MEMORY, "resident_mib"), 200.0, "MiB")
     for label in (FIRST_SERVICE, LAST_SERVICE):
         own = (KNFT, _SMALL, label)
@@ -68,6 +71,17 @@ def _changes(results: Results) -> Iterator[PerformanceTarget]:
         yield _at_most(results, f"{kind}, p99 at {_LARGE}", (KNFT, _LARGE, kind), 5.0)
     for kind in (_REPLACED, *_OTHER_CHANGES):
         yield _at_most(results, f"{kind}, p99, {_STICKY}", (KNFT, _STICKY, kind), 20.0)
+
+
+def _beside_wide(results: Results) -> Iterator[PerformanceTarget]:
+    """Yield what a wide Service costs other Services; changes are compared by CPU time."""
+    for shape in WIDE:
+        pair = ((KNFT, shape.name, ANOTHER_REPLACED), (KNFT, _SMALL, _REPLACED))
+        label = f"{ANOTHER_REPLACED}, CPU at {shape.name}, of {_REPLACED} at {_SMALL}"
+        yield _ratio(results, label, pair, ("cpu_ms", ""), 2.0)
+        own, other = (results.value(KNFT, name, MEMORY, "resident_mib") for name in (shape.name, _SMALL))
+        growth = own - other if own is not None and other is not None else None
+        yield PerformanceTarget(f"settled memory at {shape.name}, above that at {_SMALL}", growth, 60.0, "MiB")
 
 
 def _at_most(results: Results, label: str, where: _Where, limit: float) -> PerformanceTarget:

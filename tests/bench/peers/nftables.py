@@ -71,7 +71,7 @@ def _endpoint_chains(service: ServiceSpec, first: Callable[[str], tuple[str, ...
 
 
 def share_of_endpoint_chains(service: ServiceSpec) -> ServiceContents:
-    """Return the part of a Service with one port, up to kube-proxy 1.35: a chain for each endpoint, which marks by a jump."""
+    """Return the part of a Service port up to kube-proxy 1.35: a chain for each endpoint, which marks by a jump."""
     outside = f"ip daddr {service.cluster_ip} ip saddr != {CLUSTER_CIDR} jump mark-for-masquerade"
     stuck = _sticky_rules(service) if service.affinity_seconds else ()
     chains = _endpoint_chains(service, lambda address: (f"ip saddr {address} jump mark-for-masquerade",))
@@ -100,7 +100,10 @@ def _map_rules(service: ServiceSpec) -> tuple[dict[str, tuple[str, ...]], tuple[
 
 
 class NftablesLayout:
-    """One of the two layouts; it keeps no state."""
+    """One of the two layouts; it keeps no state.
+
+    ``share`` returns what a Service with one port has in the table.
+    """
 
     def __init__(self, share: Callable[[ServiceSpec], ServiceContents], *, marks_by_chain: bool) -> None:
         self._share = share

@@ -12,7 +12,7 @@ from knft.interpret.nftables import read
 from knft.interpret.outcomes import PacketClass, PacketFields
 from knft.interpret.rules import DnatMapLookup, Field, InSet, RandomNumber, RuleSet, Verdict, VmapLookup, Within
 from knft.interpret.walk.walker import Walker
-from tests.bench.cluster import Cluster, Shape
+from tests.bench.cluster import Cluster, ServiceSpec, Shape, numbered_ports
 from tests.bench.peers.registry import PEERS
 from tests.interpret.nftables.listings import fresh_namespace, listed, unknown
 from tests.interpret.nftables.other_programs import OTHER_PROGRAMS
@@ -22,6 +22,7 @@ from tests.support.lab.namespace import Namespace
 pytestmark = pytest.mark.kernel
 SHAPE = Shape("small", services=4, endpoints=3, affinity_seconds=0, ranges=2)
 STICKY = Shape("sticky", services=2, endpoints=3, affinity_seconds=60)
+WIDE = Shape("wide", 2, 3, first_endpoints=5, wide=ServiceSpec(0, (), 60, 2, numbered_ports(3), 2, vip_count=2))
 _FIRST_PRIORITIES = (
     ("filter-prerouting-pre-dnat { type filter hook prerouting priority -110",
      "filter-prerouting { type filter hook prerouting priority -110"),
@@ -74,7 +75,7 @@ def _unchanged(lines: str) -> str:
     return lines
 
 
-@pytest.mark.parametrize("shape", [SHAPE, STICKY], ids=lambda shape: shape.name)
+@pytest.mark.parametrize("shape", [SHAPE, STICKY, WIDE], ids=lambda shape: shape.name)
 @pytest.mark.parametrize(("peer", "changed"), [
     ("kube-proxy 1.36", _unchanged), ("kube-proxy 1.35", _unchanged), ("kube-proxy 1.35", _with_layout_of_1_33),
 ], ids=["1.36", "1.35", "1.33"])  # fmt: skip
@@ -90,10 +91,10 @@ def test_kube_proxy_layouts_are_interpreted(
 
 
 def _check_frontends(rules: RuleSet, shape: Shape) -> None:
-    """Each cluster IP leads to an existing chain."""
+    """Each port of a cluster IP leads to an existing chain."""
     frontends = rules.collections["ip kube-proxy service-ips"].elements
     inside = [element for element in frontends if element.key[0] >> 16 == 0x0A60]  # type: ignore[operator]
-    assert len(inside) == shape.services
+    assert len(inside) == sum(len(service.ports) for service in Cluster(shape))
     for element in inside:
         assert isinstance(element.value, Verdict)
         assert element.value.chain in rules.chains
