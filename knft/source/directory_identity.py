@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from knft.source.file_systems import file_system_type
+
 _AT_EMPTY_PATH = 0x1000
 _STATX_BTIME = 0x800
 _STATX_BYTES = 256
@@ -29,7 +31,9 @@ class DirectoryIdentity(Struct, frozen=True):
 def directory_identity(descriptor: int) -> DirectoryIdentity:
     """Return the identity of an open directory; raise OSError if it cannot be read."""
     status = os.fstat(descriptor)
-    return DirectoryIdentity(status.st_dev, status.st_ino, _birth_time(descriptor))
+    # The first change in a directory of a lower layer of overlayfs creates the directory in the upper layer.
+    is_stable = file_system_type(status.st_dev) != "overlay"
+    return DirectoryIdentity(status.st_dev, status.st_ino, _birth_time(descriptor) if is_stable else 0)
 
 
 def _birth_time(descriptor: int) -> int:

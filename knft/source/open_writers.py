@@ -9,7 +9,8 @@ import fcntl
 import os
 import signal
 from errno import EAGAIN
-from pathlib import Path
+
+from knft.source.file_systems import file_system_type
 
 _NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3"})
 """They refuse leases for other reasons too."""
@@ -25,22 +26,8 @@ def has_writer(descriptor: int) -> bool | None:
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
-        if error.errno == EAGAIN and _file_system(os.fstat(descriptor).st_dev) not in _NETWORK_FILE_SYSTEMS:
+        if error.errno == EAGAIN and file_system_type(os.fstat(descriptor).st_dev) not in _NETWORK_FILE_SYSTEMS:
             return True
         return None
     fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     return False
-
-
-def _file_system(device: int) -> str:
-    """Return the type of a mounted file system; "" if it is not found."""
-    number = f"{os.major(device)}:{os.minor(device)}"
-    try:
-        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return ""
-    for line in lines:
-        mount, _, file_system = line.partition(" - ")
-        if mount.split()[2] == number:
-            return file_system.split()[0]
-    return ""
