@@ -21,7 +21,7 @@ help:
 	@echo 'make test-cluster  run knft against a real etcd and kube-apiserver, built once from Go modules; ARGS selects test files'
 	@echo 'make churn         measure latency at 1 000 endpoint changes a second through the API server'
 	@echo 'make fuzz          search for manifests that break knft, for ten minutes; SECONDS=60 SEED=7'
-	@echo 'make soak          run long tests: 100 000 steps of a random history, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS, SEED'
+	@echo 'make soak          run long tests: 100 000 steps of a random history, 100 000 changes of sticky Services, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS, SEED'
 	@echo 'make bench         measure knft and kube-proxy'"'"'s rule layouts: JSON, a table, a plot (over half an hour)'
 	@echo 'make install       create the virtual environment $(VENV); as root also install system packages'
 	@echo 'make clean         remove the virtual environment, caches and the built documentation'
@@ -89,6 +89,7 @@ CONNECTIONS = 1000000
 KILLS = 200
 soak: $(INSTALLED)
 	@$(BIN)/python -m tests.soak histories $(STEPS) $(SEED)
+	@$(BIN)/python -m tests.soak sticky $(STEPS) $(SEED)
 	@$(BIN)/python -m tests.soak connections $(CONNECTIONS) $(SEED)
 	@$(BIN)/python -m tests.soak kills $(KILLS) $(SEED)
 
@@ -96,6 +97,7 @@ soak: $(INSTALLED)
 bench: $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' || echo 'bench: matplotlib cannot be installed here'
 	@$(BIN)/python -m tests.bench $(ARGS)
+	@$(BIN)/python -m tests.bench.large_sync
 
 install: $(INSTALLED)
 
