@@ -215,6 +215,9 @@ class DirectorySource:
         """Raise an error if the content lacks objects that are in use, and may not be complete."""
         if file.used is None or not self._catalogue.keys(name) - object_keys(decoded.objects):
             return
+        if not (decoded.objects or decoded.has_empty_list or decoded.invalid or decoded.skipped):
+            msg = "it contains no objects, and no empty List"
+            raise SourceError(msg)
         if decoded.may_be_cut:
             msg = "it has fewer objects than before, and its last line has no end: it may be cut"
             raise SourceError(msg)

@@ -96,6 +96,19 @@ def test_object_that_is_deleted_from_a_file_is_removed_when_the_file_is_quiet(
     assert not source.is_settling
 
 
+def test_file_without_objects_keeps_its_objects_unless_it_has_an_empty_list(
+    source: DirectorySource, tmp_path: Path, clock: FakeClock
+) -> None:
+    (tmp_path / "a.yaml").write_text("# nothing yet\n---\n")
+    scan = source.scan()
+    reason = "it contains no objects, and no empty List; keeping its last valid objects"
+    assert (scan.changes, scan.problems) == ((), (f"{tmp_path}/a.yaml: {reason}",))
+    (tmp_path / "a.yaml").write_text("{apiVersion: v1, kind: List, items: []}")
+    source.scan()
+    clock.now += SETTLE_SECONDS
+    assert _names(source) == {("web", False), ("api", False)}
+
+
 def test_file_that_replaces_another_one_is_used_at_once(source: DirectorySource, tmp_path: Path) -> None:
     """A rename is atomic."""
     (tmp_path / "new").write_text(WEB)

@@ -20,7 +20,7 @@ NODE: dict[str, Any] = {
     "metadata": {"name": "node-1"},
     "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]},
 }
-STICKY = {"sessionAffinity": "ClientIP"}
+STICKY: dict[str, Any] = {"sessionAffinity": "ClientIP"}
 OBJECTS = (
     NODE,
     service("web", 10, node_port=30080),
