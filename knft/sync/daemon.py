@@ -291,7 +291,7 @@ class Daemon:
                 seconds = self._foreign_changes[proxier.family].add(change, time.monotonic())
                 if seconds:
                     log.warning(
-                        "%s: %s changes the table again and again; knft waits %.0f s before it checks the table",
+                        "%s: %s changes the table again and again: stop it; knft checks the table in %.0f s",
                         proxier.family.value,
                         change.process or "an unknown process",
                         seconds,

@@ -13,6 +13,7 @@ from knft.kernel.notifications import ForeignChange
 from knft.nft.codec.listing import TableListing
 from knft.runner.bounded import Intervals
 from knft.sync.daemon import AUDIT_RETRY_SECONDS, AUDIT_SECONDS, Daemon
+from knft.sync.foreign_changes import UNDELAYED_REPETITIONS
 from tests.support.kernel_harness import CheckedTable, KernelHarness, service, slices
 from tests.support.lab.namespace import Namespace
 
@@ -174,12 +175,24 @@ def test_foreign_changes_are_counted_and_logged_in_one_line(
         (
             "IPv4: nft (pid 7), other (pid 8) changed the table: chain-0, chain-1, chain-2, chain-3, chain-4 and more; "
             "checking it"
-        ),
-        "IPv4: knft repaired the table and read it back",
+        )
     ]
     assert filled.daemon.foreign_changes == {Family.IPV4: 2}
     assert filled.daemon.sync()
     assert len(caplog.messages) == 1
+
+
+def test_repeated_foreign_changes_delay_the_check(filled: KernelHarness, caplog: pytest.LogCaptureFixture) -> None:
+    """The other program changes the table after each check."""
+    change = ForeignChange(Family.IPV4, process="nft (pid 7)")
+    for _ in range(UNDELAYED_REPETITIONS + 2):
+        stop = threading.Event()
+        filled.daemon.watch_foreign_changes(_FakeMonitor(stop, change), stop)  # type: ignore[arg-type]
+        filled.daemon.sync()
+    checks = "IPv4: nft (pid 7) changed the table; checking it"
+    warning = "IPv4: nft (pid 7) changes the table again and again: stop it; knft checks the table in 1 s"
+    warnings = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert warnings == [*[checks] * (UNDELAYED_REPETITIONS + 1), warning]
 
 
 @pytest.mark.parametrize("error", [KernelError("no notifications"), ZeroDivisionError("a mistake")])
