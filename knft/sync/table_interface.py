@@ -79,7 +79,7 @@ class TransactionRecorder:
         """Raise NotImplementedError: there is no table with foreign objects."""
         raise NotImplementedError
 
-    def delete_newer_sets(self, kept: Collection[str]) -> bool:
+    def delete_newer_sets(self, kept: Collection[str]) -> bool:  # noqa: ARG002 - of the interface
         """Return False: there is no such set."""
         return False
 
