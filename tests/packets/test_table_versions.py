@@ -26,6 +26,7 @@ from tests.support.knft_command import knft, write_manifests
 from tests.support.lab.clients import NONE, ClientProcesses, ClientTarget, Connection
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.namespace import Namespace
+from tests.support.lab.plan import Version
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import OpenConnection, dial_each
@@ -170,8 +171,8 @@ LATER_VERSION = """
 
 def test_table_of_a_later_version_is_adopted(adoption: Adoption) -> None:
     adoption.run()
-    for family in Family:
-        version = 4 if family is Family.IPV4 else 6
+    versions: dict[Family, Version] = {Family.IPV4: 4, Family.IPV6: 6}
+    for family, version in versions.items():
         listed = adoption.node.run(["nft", "list", "chains", family.nft]).stdout.split()
         edit = LATER_VERSION.format(
             family=family.nft,

@@ -87,7 +87,8 @@ class CheckedTable:
         self.refused_commits = self.misreported_commits = self.refused_reads = self.crashes_before_commit = (
             self.crashes_after_commit
         ) = 0
-        self.on_commit = self.on_delete = lambda _: None
+        self.on_commit = lambda _: None
+        self.on_delete = lambda _: None
 
     def read(self) -> TableListing | None:
         self.reads += 1
