@@ -1,0 +1,66 @@
+"""MemoryHarness: the trackers and the Proxier of one family, on a table in memory."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from knft.config import Config
+from knft.families import Family
+from knft.model.objects import KubeObject, ObjectChange
+from knft.sync.dispatch import Dispatcher
+from knft.sync.proxier import Proxier
+from knft.sync.report import SyncReport
+from knft.sync.state import ServiceState
+from tests.support.kernel_harness import CONFIG, decode_manifest
+from tests.support.memory_table import MemoryTable
+from tests.sync import equivalence
+
+
+class MemoryHarness:
+    """The IPv4 Proxier on a MemoryTable; ``now`` is the time in seconds."""
+
+    def __init__(self, table: MemoryTable | None = None, config: Config = CONFIG, now: float = 100.0) -> None:
+        """Start without objects, on an empty table or on the one that an earlier process left."""
+        self.now = now
+        self.config = config
+        self.table = table if table is not None else MemoryTable(Family.IPV4)
+        self.state = ServiceState(Family.IPV4, config.node_name, datetime(2026, 1, 1, tzinfo=UTC))
+        self.proxier = Proxier(Family.IPV4, config, self.state, self.table, lambda: self.now)
+        self._dispatcher = Dispatcher(config, (self.state,))
+        self._dispatcher.refresh_node()
+        self.objects: dict[tuple[str, str], KubeObject] = {}
+
+    def apply(self, *items: dict[str, Any]) -> None:
+        """Create or update objects."""
+        for item in items:
+            self.change(item["kind"], item["metadata"]["name"], decode_manifest(item))
+
+    def delete(self, kind: str, name: str) -> None:
+        """Delete an object."""
+        self.change(kind, name, None)
+
+    def change(self, kind: str, name: str, current: KubeObject | None) -> None:
+        """Report a changed object to the trackers; None for a deleted one."""
+        previous = self.objects.pop((kind, name), None)
+        if current is not None:
+            self.objects[kind, name] = current
+        self._dispatcher.handle([ObjectChange(previous, current)])
+
+    def sync(self) -> SyncReport:
+        """Sync the family."""
+        return self.proxier.sync()
+
+    def restarted(self, config: Config | None = None) -> "MemoryHarness":
+        """Return a new process on the same table with the same objects, before its first sync."""
+        second = MemoryHarness(self.table, config or self.config, self.now)
+        for (kind, name), item in self.objects.items():
+            second.change(kind, name, item)
+        return second
+
+    def differences(self) -> list[str]:
+        """Return a line for each fact in which the table differs from what a fresh process would render."""
+        fresh = equivalence.rendered(self.objects.values(), None, self.config)[Family.IPV4]
+        sticky_now = equivalence.sticky_ports(fresh)
+        expected, found = (
+            equivalence.facts(each, sticky_now, Family.IPV4, self.config) for each in (fresh, self.table.listing())
+        )
+        return equivalence.difference(expected, found)

@@ -1,0 +1,126 @@
+"""Which elements wait for the cleanup phase, because packets in flight may still look them up."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from knft.delta.diff import ContentsDiff
+from knft.delta.programmed import ProgrammedContents
+from knft.nft.expressions import Drop, Goto
+from knft.nft.objects import ArrayName, Chain, Contents, Entry, Key
+from knft.render.names import CLUSTER_IPS, HAIRPIN, NO_ENDPOINT_SERVICES, SERVICE_IPS, SERVICE_NODEPORTS, SOURCE_RANGES
+from knft.sync.superseded import Superseded, find_superseded
+from knft.sync.table_snapshot import Owner, SpecialOwner
+from tests.support.kube_objects import port_name
+
+WEB, API = port_name(), port_name(service="api")
+FRONTEND: Key = ("10.96.0.1", "tcp", 80)
+RANGE: Key = (*FRONTEND, "192.0.2.0/24")
+COPIES, WIDE = ArrayName("endpoints-tcp", ("10.96.0.1", 80)), ArrayName("wide-endpoints-tcp-0", (8, 0))
+OTHER = ArrayName("endpoints-tcp", ("10.96.0.2", 80))
+TARGETS = (("10.244.0.1", 8080),)
+
+
+def _contents(
+    array: ArrayName, *chains: str, frontend: tuple[str, Key] = (SERVICE_IPS, FRONTEND), ranges: tuple[Key, ...] = ()
+) -> Contents:
+    """Return the contents of a Service port with one array, these chains of its own, and source ranges."""
+    members = {(SOURCE_RANGES, key) for key in ranges} | {(CLUSTER_IPS, ("10.96.0.1",))}
+    verdict = Goto(chains[0] if chains else "pool-tcp-1")
+    return Contents({frontend: Entry(verdict)}, {array: TARGETS}, members, {name: Chain(name) for name in chains})
+
+
+def _superseded(before: Mapping[Owner, Contents], after: Mapping[Owner, Contents | None]) -> Superseded:
+    programmed: ProgrammedContents[Owner] = ProgrammedContents()
+    programmed.apply(before)
+    return find_superseded(programmed, after)
+
+
+NOTHING = Superseded(frozenset(), frozenset())
+
+
+@pytest.mark.parametrize("frontend", [(SERVICE_IPS, FRONTEND), (SERVICE_NODEPORTS, ("tcp", 30080))])
+def test_endpoints_and_ranges_of_the_former_layout_are_superseded(frontend: tuple[str, Key]) -> None:
+    before = _contents(COPIES, frontend=frontend, ranges=(RANGE,))
+    wide = _contents(WIDE, "wide-8-cluster", frontend=frontend)
+    assert Superseded(frozenset({COPIES}), frozenset({RANGE})) == _superseded({WEB: before}, {WEB: wide})
+    assert Superseded(frozenset({WIDE}), frozenset()) == _superseded({WEB: wide}, {WEB: before})
+
+
+def test_same_chains_supersede_nothing() -> None:
+    """A packet that read the old verdict continues in the same chains."""
+    assert _superseded({WEB: _contents(COPIES, ranges=(RANGE,))}, {WEB: _contents(OTHER)}) == NOTHING
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(None, id="deleted"),
+        pytest.param(Contents({(NO_ENDPOINT_SERVICES, FRONTEND): Entry(Drop())}, {}, set()), id="without endpoints"),
+    ],
+)
+def test_service_port_that_serves_nobody_supersedes_nothing(after: Contents | None) -> None:
+    assert _superseded({WEB: _contents(WIDE, "wide-8-cluster", ranges=(RANGE,))}, {WEB: after}) == NOTHING
+
+
+def test_new_service_port_supersedes_nothing() -> None:
+    assert _superseded({}, {WEB: _contents(WIDE, "wide-8-cluster")}) == NOTHING
+
+
+def test_array_that_another_owner_has_now_is_not_superseded() -> None:
+    """Two Service ports exchange a frontend while both change their chains."""
+    before: dict[Owner, Contents] = {WEB: _contents(COPIES), API: _contents(OTHER)}
+    after: dict[Owner, Contents | None] = {
+        WEB: _contents(WIDE, "wide-8-cluster"),
+        API: _contents(COPIES, "wide-9-cluster"),
+    }
+    assert frozenset({OTHER}) == _superseded(before, after).arrays
+
+
+def test_found_arrays_are_superseded_without_their_ranges() -> None:
+    """Nobody knows which chains served them. New ranges may overlap found ones, so those are removed first."""
+    found = _contents(COPIES, ranges=(RANGE,))
+    for after in (None, Contents.empty()):
+        assert Superseded(frozenset({COPIES}), frozenset()) == _superseded(
+            {SpecialOwner.UNCLAIMED: found}, {SpecialOwner.UNCLAIMED: after}
+        )
+    kept: dict[Owner, Contents | None] = {SpecialOwner.UNCLAIMED: None, WEB: _contents(COPIES)}
+    assert _superseded({SpecialOwner.UNCLAIMED: found}, kept) == NOTHING
+
+
+def test_each_owner_is_examined() -> None:
+    """One that supersedes nothing does not end the search."""
+    before: dict[Owner, Contents] = {WEB: _contents(COPIES), API: _contents(OTHER)}
+    after: dict[Owner, Contents | None] = {WEB: _contents(COPIES), API: _contents(WIDE, "wide-8-cluster")}
+    assert frozenset({OTHER}) == _superseded(before, after).arrays
+
+
+def test_superseded_elements_are_removed_in_the_cleanup_phase() -> None:
+    superseded = Superseded(frozenset({COPIES}), frozenset({RANGE}))
+    hairpin, late, other = ("10.244.0.1", "10.244.0.1", "tcp", 8080), (*COPIES.prefix, 0), (*OTHER.prefix, 0)
+    removed: dict[str, tuple[Key, ...]] = {
+        HAIRPIN: (hairpin,),
+        SOURCE_RANGES: (RANGE, (*FRONTEND, "198.51.100.0/24")),
+        "endpoints-tcp": (late, other),
+        SERVICE_IPS: (FRONTEND,),
+    }
+    main, deferred = superseded.split(ContentsDiff(removed, {}))
+    assert main == {
+        SOURCE_RANGES: ((*FRONTEND, "198.51.100.0/24"),),
+        "endpoints-tcp": (other,),
+        SERVICE_IPS: (FRONTEND,),
+    }
+    assert deferred == {HAIRPIN: (hairpin,), SOURCE_RANGES: (RANGE,), "endpoints-tcp": (late,)}
+
+
+def test_element_of_another_set_with_the_key_of_a_superseded_range_is_not_included() -> None:
+    superseded = Superseded(frozenset(), frozenset({RANGE}))
+    assert superseded.includes(SOURCE_RANGES, RANGE)
+    assert not superseded.includes(CLUSTER_IPS, RANGE)
+
+
+def test_changed_value_of_a_superseded_element_is_replaced_in_the_main_phase() -> None:
+    superseded = Superseded(frozenset({COPIES}), frozenset())
+    changed, gone = (*COPIES.prefix, 0), (*COPIES.prefix, 1)
+    diff = ContentsDiff({"endpoints-tcp": (changed, gone)}, {"endpoints-tcp": {changed: ("10.244.0.9", 8080)}})
+    assert superseded.split(diff) == ({"endpoints-tcp": (changed,)}, {"endpoints-tcp": (gone,)})

@@ -1,0 +1,44 @@
+"""The TableWriter's knowledge of the table after commits that failed, on a table in memory."""
+
+import pytest
+
+from knft.errors import KernelError, LibraryDiedError, TableOwnedError, UnavailableError
+from knft.render.numbering import StickyPort
+from tests.support.kernel_harness import service, slices
+from tests.sync.memory_harness import MemoryHarness
+
+FOUND = {"found in the kernel": StickyPort("found in the kernel", "web", 7)}
+
+
+@pytest.fixture
+def harness() -> MemoryHarness:
+    """Return a synced harness with a sticky Service with a local endpoint."""
+    harness = MemoryHarness()
+    harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", [11, 12], local=[12]))
+    harness.sync()
+    return harness
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("error", [LibraryDiedError("died"), UnavailableError("timeout"), TableOwnedError("owned")])
+def test_sticky_ports_of_a_possible_commit_are_adopted(harness: MemoryHarness, error: UnavailableError) -> None:
+    """The kernel's records may be newer than the known ones, because the commit may have happened."""
+    writer = harness.proxier._writer
+    harness.table.on_commit = lambda _: _raise(error)
+    snapshot = harness.proxier._partial_snapshot(frozenset())
+    with pytest.raises(UnavailableError):
+        writer.commit(snapshot, harness.now)
+    assert writer.current_sticky_ports(FOUND, may_be_foreign=False) == FOUND
+
+
+def test_sticky_ports_of_a_refused_commit_are_not_adopted(harness: MemoryHarness) -> None:
+    """The kernel's records are those of the last commit."""
+    writer = harness.proxier._writer
+    harness.table.on_commit = lambda _: _raise(KernelError("refused"))
+    for _ in range(2):
+        with pytest.raises(KernelError):
+            writer.commit(harness.proxier._partial_snapshot(frozenset()), harness.now)
+        assert writer.sticky == writer.current_sticky_ports(FOUND, may_be_foreign=False)
