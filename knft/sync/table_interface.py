@@ -3,6 +3,8 @@
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
+from msgspec import structs
+
 from knft.nft.codec.listing import TableListing
 from knft.nft.objects import Key, NamedObject, Table, Value
 from knft.nft.transaction import Transaction
@@ -84,8 +86,16 @@ class TransactionRecorder:
         return False
 
     def first_sync(self) -> tuple[Table, Transaction]:
-        """Return the declarations and the transaction of the first sync; raise LookupError if there was none."""
+        """Return the declarations and the transaction of the only sync so far, as a whole even if sent in phases.
+
+        Raises LookupError if there was none.
+        """
         if self._declared is None or not self.transactions:
             msg = "nothing was synced"
             raise LookupError(msg)
-        return self._declared, self.transactions[0]
+        added: dict[str, dict[Key, Value]] = {}
+        for phase in self.transactions:
+            for name, elements in phase.added.items():
+                added.setdefault(name, {}).update(elements)
+        new_chains = tuple(chain for phase in self.transactions for chain in phase.new_chains)
+        return self._declared, structs.replace(self.transactions[-1], new_chains=new_chains, added=added)
