@@ -106,6 +106,35 @@ def test_quarantined_service_ports_are_counted_and_reported(node: MonitoredNode)
     assert reported() == [*first, recovered]
 
 
+@changes_metrics("knft_too_large_services")
+def test_service_that_is_too_large_is_counted_and_reported(node: MonitoredNode) -> None:
+    """It gets one event for each family. The other Services are served, and so is this one when it is smaller."""
+    ports = [{"name": f"p{number}", "port": number} for number in range(1, 1001)]
+    addresses = [f"203.0.113.{number}" for number in range(1, 61)]
+    node.apply(service("huge", 7, ports=ports, externalIPs=addresses), service("good", 8))
+    node.apply_and_sync()
+    assert [value(node, "knft_too_large_services", family) for family in Family] == [1, 1]
+    assert [value(node, "knft_service_ports", family) for family in Family] == [1, 1]
+    notes = [event.note for event in node.events if event.regarding.name == "huge"]
+    why = "its 1000 ports with 62 addresses and 0 source ranges need 62000 rules and elements"
+    assert [note.partition(", and knft serves")[0] for note in notes] == [
+        f"Service default/huge is too large and has no {family.value} rules on any node: {why}" for family in Family
+    ]
+
+    node.apply_and_sync(service("huge", 7, externalIPs=addresses))
+    assert [value(node, "knft_too_large_services", family) for family in Family] == [0, 0]
+    assert [value(node, "knft_service_ports", family) for family in Family] == [2, 2]
+    assert len(node.events) == 1 + len(notes)
+
+
+def test_service_that_is_too_large_is_logged_once(node: MonitoredNode, caplog: pytest.LogCaptureFixture) -> None:
+    addresses = [f"{203 + number // 62_500}.0.{number // 250 % 250}.{number % 250 + 1}" for number in range(60_000)]
+    node.apply(service("huge", 7, externalIPs=addresses))
+    node.apply_and_sync()
+    node.apply_and_sync(service("good", 8))
+    assert caplog.text.count("Service default/huge is too large and is left out: its 1 ports") == len(Family)
+
+
 def test_deleting_a_quarantined_service_sends_no_event(node: MonitoredNode) -> None:
     node.apply_and_sync()
     node.checked_tables[V4].on_commit = refuse_address("10.96.0.7")
