@@ -7,6 +7,7 @@
 A transaction is enclosed in two messages whose resource is the number of the nf_tables subsystem.
 """
 
+import os
 import socket
 import struct
 
@@ -36,12 +37,13 @@ def delete_set(family: int, table: str, name: str) -> None:
             netlink.settimeout(TIMEOUT_SECONDS)
             netlink.bind((0, 0))
             netlink.send(request)
-            (error,) = _ERROR.unpack_from(netlink.recv(_ANSWER_BYTES), _HEADER.size - 4)
-            if error:
-                raise OSError(-error, "the kernel refuses")
+            (error_number,) = _ERROR.unpack_from(netlink.recv(_ANSWER_BYTES), _HEADER.size - 4)
     except OSError as error:
         msg = f"cannot delete set {name} of table {table}: {error}"
         raise KernelError(msg) from error
+    if error_number:
+        msg = f"cannot delete set {name} of table {table}: {os.strerror(-error_number)}"
+        raise KernelError(msg)
 
 
 def _message(kind: int, flags: int, family: int = 0, attributes: bytes = b"", *, resource: int = 0) -> bytes:
