@@ -5,7 +5,13 @@ from typing import NamedTuple
 import pytest
 
 from knft.config import Config
-from knft.decide.node_problems import address_problem, missing_node_problem, nodeport_problem, unknown_name_problem
+from knft.decide.node_problems import (
+    address_problem,
+    missing_node_problem,
+    nodeport_problem,
+    shown_first,
+    unknown_name_problem,
+)
 from knft.families import Family
 from knft.model.node import NodeView
 from tests.support.kube_objects import parametrize_cases
@@ -49,6 +55,19 @@ def test_missing_node_message_lists_the_nodes(others: list[str], message: str) -
 )
 def test_name_without_node_objects_is_compared_with_endpoints(names: set[str], message: str) -> None:
     assert unknown_name_problem("nod-1", names) == message
+
+
+@pytest.mark.parametrize(
+    ("texts", "not_given", "shown"),
+    [
+        ("ba", 0, "a, b"),
+        ("ba", 1, "a, b and 1 more"),
+        ("fedcba", 0, "a, b, c, d, e and 1 more"),
+        ("fedcba", 2, "a, b, c, d, e and 3 more"),
+    ],
+)
+def test_first_texts_and_how_many_more(texts: str, not_given: int, shown: str) -> None:
+    assert shown_first(texts, not_given) == shown
 
 
 class AddressCase(NamedTuple):

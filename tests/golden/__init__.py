@@ -1,8 +1,8 @@
 """The chains that do not depend on Services, as nft text: one file for each family and configuration.
 
-``ip.nft`` and ``ip6.nft`` contain all static chains and one shared chain of each kind, for pods detected by CIDR. The
-other files contain only the chains that differ with another configuration. ``python -m tests.golden`` writes the files;
-review the difference afterwards.
+``ip.nft`` and ``ip6.nft`` contain all static chains and one shared chain of each kind, for pods detected by CIDR.
+``ip-declarations.nft`` and ``ip6-declarations.nft`` declare the sets and maps. The other files contain only the chains
+that differ with another configuration. ``python -m tests.golden`` writes the files; review the difference afterwards.
 """
 
 from pathlib import Path
@@ -54,7 +54,8 @@ def texts(family: Family) -> dict[str, str]:
     found = {f"{family_name}.nft": default}
     for name, config in OTHERS.items():
         found[f"{family_name}-{name}.nft"] = tuple(chain for chain in chains(family, config) if chain not in default)
-    return {name: _text(family, written) for name, written in found.items()}
+    declarations = {f"{family_name}-declarations.nft": table_text(layout.declarations(family))}
+    return declarations | {name: _text(family, written) for name, written in found.items()}
 
 
 def _text(family: Family, written: tuple[Chain, ...]) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from knft.model.names import ServicePortName
 from knft.nft.expressions import Drop
-from knft.nft.objects import Contents, Entry, Target
+from knft.nft.objects import Contents, Entry, Key, Target
 from knft.render.names import STICKY_PORTS
 from knft.render.numbering import (
     MAX_RESERVED_INDEXES,
@@ -140,6 +140,9 @@ def test_number_of_retired_ports_is_limited() -> None:
     numbering = Numbering({**known, live.hash_id: live}, MAX_RETIRED_PORTS)
     numbering.limit_retired()
     assert numbering.changed == {}
+    numbering.changed["P0"] = known["P0"]
+    numbering.limit_retired()
+    assert numbering.changed == {"P0": known["P0"]}, "as many as allowed stay"
 
     numbering.retire(WEB)
     numbering.limit_retired()
@@ -165,6 +168,19 @@ def test_malformed_record_is_ignored(comment: str) -> None:
     contents = Contents.empty()
     contents.entries[STICKY_PORTS, (7,)] = Entry(Drop(), comment)
     assert read_sticky_ports(contents, 0) == {}
+
+
+def test_records_are_read_beside_other_elements() -> None:
+    """Only those of the map: a Service's name may be any text."""
+    contents = sticky_port_record(assign(NEW, [A], TIMEOUT, 0), {})
+    (record,) = contents.entries.values()
+    others: dict[tuple[str, Key], Entry] = {
+        ("service-ips", (7,)): record,
+        (STICKY_PORTS, (8,)): Entry(Drop(), "foreign"),
+    }
+    contents.entries = {**others, **contents.entries}
+    assert read_sticky_ports(contents, 0) == {"WEB": assign(NEW, [A], TIMEOUT, 0)}
+    assert read_sticky_ports(Contents(others, {}, set()), 0) == {}
 
 
 def test_impossible_reservation_time_is_limited_to_the_timeout() -> None:

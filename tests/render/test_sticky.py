@@ -68,8 +68,14 @@ def test_endpoints_are_equally_likely_despite_gaps(indexes: set[int], picks: int
 def test_affinity_of_earlier_layouts_is_migrated() -> None:
     memory = ElementTimeout(60, 30)
     memories: dict[str, dict[Key, Value]] = {
-        "affinity": {("10.0.0.1", 7, 0): memory, (80,): memory, ("10.0.0.1", 7, 1 << 16): memory},
-        "affinity-3": {("10.0.0.2", 7): memory, ("10.0.0.2",): memory},
         "foreign": {("10.0.0.3", 7, 0): memory},
+        "affinity": {
+            ("10.0.0.1", 7, 0): memory,
+            (80,): memory,
+            ("10.0.0.1", 7, 1 << 16): memory,
+            ("10.0.0.1", 1 << 16, 0): memory,
+            ("10.0.0.1", "7", 0): memory,
+        },
+        "affinity-3": {("10.0.0.2", 7): memory, ("10.0.0.2",): memory},
     }
     assert migrate_affinity(memories) == {"affinity": {("10.0.0.1", 7, 0): memory, ("10.0.0.2", 7, 3): memory}}
