@@ -8,16 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from knft.families import Family
+from knft.render.names import WIDE_PREFIX
+from knft.sync.assemble import rendering_daemon
 from tests.bench.changes import ANOTHER_REPLACED, kinds, steps
 from tests.bench.cluster import Cluster, ServiceSpec, Shape, numbered_ports
 from tests.bench.latency import FIRST_SERVICE
-from tests.bench.manifests import changes
+from tests.bench.manifests import changes, first_changes
 from tests.bench.measure import percentile
 from tests.bench.peers.nftables import NftablesLayout, share_of_anonymous_maps
 from tests.bench.peers.registry import PEERS
 from tests.bench.plot import can_plot
 from tests.bench.record import BARE, ENDED, FULL, KNFT, MEMORY
 from tests.bench.shapes import QUICK
+from tests.bench.timed_knft import CONFIG
 
 TIMEOUT = 300
 SHAPE = Shape("test", 120, 3)
@@ -110,6 +114,16 @@ def test_wide_service_in_the_1_36_layout_has_two_chains_for_each_port() -> None:
     assert len(frontends) == 10 * 21
     assert sum("goto external-" in line for line in frontends) == 10 * 20
     assert sum(" map { 0 : " in line for line in lines) == 10
+
+
+@pytest.mark.parametrize("shape", [shape for shape in QUICK if shape.wide], ids=lambda shape: shape.name)
+def test_wide_services_have_the_wide_layout(shape: Shape) -> None:
+    daemon, recorders = rendering_daemon(CONFIG)
+    daemon.handle(first_changes(Cluster(shape)))
+    daemon.sync()
+    for family in Family if shape.is_dual_stack else (Family.IPV4,):
+        _, sent = recorders[family].first_sync()
+        assert any(chain.name.startswith(WIDE_PREFIX) for chain in (*sent.new_chains, *sent.chains))
 
 
 def test_iptables_layouts_have_no_wide_services() -> None:
