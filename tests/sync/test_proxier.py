@@ -1,16 +1,23 @@
 """The Proxier on a table in memory: what it sends, and what it knows after requests that failed."""
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
-from knft.errors import KernelError
+from knft.errors import KernelError, UnavailableError
+from knft.nft.expressions import Drop, Jump, Rule
+from knft.nft.objects import Chain, Container, Hook, NamedObject
 from knft.nft.transaction import Transaction
 from knft.render import wide
 from knft.render.names import HAIRPIN
+from knft.sync.invalidation import Invalidation
 from tests.support.kernel_harness import service, slices
+from tests.support.kube_objects import port_name
+from tests.support.memory_table import MemoryTable
 from tests.sync.memory_harness import MemoryHarness
 from tests.sync.memory_history import MemoryHistory
 
@@ -29,7 +36,7 @@ def harness() -> MemoryHarness:
     return harness
 
 
-@settings(max_examples=8, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(rng=st.randoms(use_true_random=False, note_method_calls=False), factor=st.sampled_from((1, wide.COPIES_FACTOR)))
 def test_any_history_ends_with_the_table_of_a_fresh_start(rng: Random, factor: int) -> None:
     """With a factor of 1, small Services become wide, too."""
@@ -69,3 +76,217 @@ def test_refused_partial_sync_becomes_a_full_one(harness: MemoryHarness) -> None
     assert (report.quarantined, report.orphan_error) == ({}, "")
     assert harness.table.reads == reads + 1
     assert harness.differences() == []
+
+
+def _refuse(address: str, table: MemoryTable) -> None:
+    """Let the table refuse all transactions about a frontend's address."""
+
+    def refuse(transaction: Transaction) -> None:
+        keys = [key for removed in transaction.removed.values() for key in removed]
+        if any(address in key for key in (*keys, *(key for added in transaction.added.values() for key in added))):
+            msg = f"{address} refused"
+            raise KernelError(msg)
+
+    table.on_commit = refuse
+
+
+def _frontends(harness: MemoryHarness) -> set[object]:
+    return {key[0] for key in harness.table.elements["service-ips"]}
+
+
+WEB = port_name()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_refused_service_port_keeps_its_contents_and_the_others_change(
+    harness: MemoryHarness, *, restarted: bool
+) -> None:
+    before = {name: dict(found) for name, found in harness.table.elements.items()}
+    if restarted:
+        harness = harness.restarted()
+    harness.apply(service("new", 40), *slices("new", [41]), *slices("web", [11, 99]))
+    _refuse("10.96.0.10", harness.table)
+    report = harness.sync()
+    assert report.quarantined == {WEB: "10.96.0.10 refused"}
+    assert report.orphan_error == ""
+    after = harness.table.elements
+    assert _frontends(harness) == {"10.96.0.10", "10.96.0.30", "10.96.0.40"}
+    kept = [(name, key) for name, found in before.items() for key in found if "10.96.0.10" in key or 30080 in key]
+    assert len(kept) > 6
+    assert [after[name][key] for name, key in kept] == [before[name][key] for name, key in kept]
+    local = ("10.244.2.12", "10.244.2.12", "tcp", 8080)
+    assert local in after[HAIRPIN]
+    assert harness.proxier.audit(harness.table) == 0
+
+
+def test_quarantined_service_port_is_retried_with_growing_delays(harness: MemoryHarness) -> None:
+    harness.apply(*slices("web", [11, 99]))
+    _refuse("10.96.0.10", harness.table)
+    for delay in (30.0, 60.0, 120.0):
+        assert harness.sync().next_sync_within == delay
+        harness.now += delay - 1
+        assert not harness.sync().is_full
+        harness.now += 1
+    harness.table.stop_failing()
+    report = harness.sync()
+    assert (report.quarantined, report.next_sync_within) == ({}, None)
+    assert harness.differences() == []
+
+
+def test_changed_service_port_is_retried_after_the_first_delay(harness: MemoryHarness) -> None:
+    harness.apply(*slices("web", [11, 99]))
+    _refuse("10.96.0.10", harness.table)
+    for delay in (30.0, 60.0):
+        assert harness.sync().next_sync_within == delay
+        harness.now += delay
+    harness.sync()
+    harness.table.stop_failing()
+    harness.now += 29.0
+    harness.apply(*slices("web", [11, 98]))
+    assert harness.sync().next_sync_within == 1.0
+    harness.now += 1.0
+    assert harness.sync().quarantined == {}
+    assert harness.differences() == []
+
+
+def test_deleted_service_port_leaves_quarantine(harness: MemoryHarness) -> None:
+    harness.apply(*slices("web", [11, 99]))
+    _refuse("10.96.0.10", harness.table)
+    harness.sync()
+    harness.table.stop_failing()
+    harness.delete("Service", "web")
+    report = harness.sync()
+    assert report.is_full
+    assert report.quarantined == {}
+    assert harness.differences() == []
+
+
+def test_refused_removal_of_orphans_is_retried(harness: MemoryHarness) -> None:
+    """The elements of a deleted Service stay in the table until the kernel accepts their removal."""
+    _refuse("10.96.0.10", harness.table)
+    harness.delete("Service", "web")
+    for delay in (30.0, 60.0):
+        report = harness.sync()
+        assert report.quarantined == {}
+        assert (report.orphan_error, report.next_sync_within) == ("10.96.0.10 refused", delay)
+        assert report.refused_removals == 1
+        assert "10.96.0.10" in _frontends(harness)
+        assert harness.proxier.audit(harness.table)
+        harness.now += delay
+    harness.table.stop_failing()
+    report = harness.sync()
+    assert (report.orphan_error, report.next_sync_within, report.refused_removals) == ("", None, 0)
+    assert harness.differences() == []
+
+
+@pytest.mark.parametrize("missing", ["web", "sticky"])
+def test_held_removals_are_made_after_the_release(harness: MemoryHarness, missing: str) -> None:
+    """While not all objects are known, a restarted process keeps what it finds, also without the endpoints."""
+    before = {name: dict(found) for name, found in harness.table.elements.items()}
+    second = MemoryHarness(harness.table)
+    second.proxier.hold_removals()
+    for (kind, name), item in harness.objects.items():
+        if not name.startswith(missing) or kind == "Service":
+            second.change(kind, name, item)
+    second.sync()
+    found = second.table.elements
+    assert all(found[name].keys() >= elements.keys() for name, elements in before.items())
+    assert second.proxier.audit(second.table) == 0
+    second.proxier.release_removals()
+    assert second.sync().is_full
+    assert second.differences() == []
+
+
+def _with_other_hook(table: MemoryTable) -> None:
+    """Change the hook of a base chain, as another version of knft may have it."""
+    chain = table.chains["filter-input"]
+    table.chains["filter-input"] = structs.replace(chain, hook=Hook("filter", "input", 7))
+
+
+def test_table_with_another_hook_is_replaced_at_once(harness: MemoryHarness) -> None:
+    _with_other_hook(harness.table)
+    second = harness.restarted()
+    assert second.sync().is_full
+    assert harness.table.replacements == 1
+    assert second.differences() == []
+    assert second.proxier.audit(second.table) == 0
+
+
+def test_table_with_another_hook_stays_while_removals_are_held(harness: MemoryHarness) -> None:
+    _with_other_hook(harness.table)
+    second = MemoryHarness(harness.table)
+    second.proxier.hold_removals()
+    with pytest.raises(UnavailableError, match="the table stays as it is until every manifest was read"):
+        second.sync()
+    assert harness.table.replacements == 0
+    second.proxier.release_removals()
+    second.sync()
+    assert harness.table.replacements == 1
+
+
+def test_table_damaged_while_removals_are_held_is_replaced(harness: MemoryHarness) -> None:
+    """This process has adopted the table before, so its layout was right."""
+    second = harness.restarted()
+    second.proxier.hold_removals()
+    second.sync()
+    _with_other_hook(harness.table)
+    second.proxier.invalidate(Invalidation(declarations=True))
+    second.sync()
+    assert harness.table.replacements == 1
+    assert second.differences() == []
+
+
+def _add_foreign_objects(table: MemoryTable) -> frozenset[NamedObject]:
+    drop, leaf = Chain("their-input", (Rule((Drop(),)),), Hook("filter", "input", 3)), Chain("their-leaf")
+    table.chains |= {chain.name: chain for chain in (drop, leaf, Chain("their-chain", (Rule((Jump(leaf.name),)),)))}
+    table.containers["their-set"] = Container("their-set", "inet_service")
+    chains = (NamedObject("chain", name) for name in ("their-input", "their-leaf", "their-chain"))
+    return frozenset({*chains, NamedObject("set", "their-set")})
+
+
+def test_foreign_objects_are_removed_and_reported(harness: MemoryHarness) -> None:
+    added = _add_foreign_objects(harness.table)
+    assert harness.proxier.audit(harness.table) == len(added)
+    report = harness.sync()
+    assert (report.repair.repaired, report.repair.removed, report.repair.error) == (True, added, "")
+    assert not harness.table.chains.keys() & {each.name for each in added}
+    assert "their-set" not in harness.table.containers
+    assert harness.differences() == []
+    assert not harness.sync().is_full
+
+
+def test_refused_deletion_of_a_foreign_object_is_retried(harness: MemoryHarness) -> None:
+    _add_foreign_objects(harness.table)
+    refused = NamedObject("set", "their-set")
+
+    def refuse(objects: Sequence[NamedObject]) -> None:
+        if refused in objects:
+            msg = "busy"
+            raise KernelError(msg)
+
+    harness.table.on_delete = refuse
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    for delay in (30.0, 60.0):
+        report = harness.sync()
+        assert not report.repair.repaired
+        assert report.repair.error == "foreign objects remain: set their-set (busy)"
+        assert report.next_sync_within == delay
+        harness.now += delay
+    harness.table.stop_failing()
+    report = harness.sync()
+    assert (report.repair.repaired, report.repair.removed, report.repair.error) == (True, frozenset({refused}), "")
+    assert report.next_sync_within is None
+
+
+def test_base_chain_that_cannot_be_deleted_goes_with_the_table(harness: MemoryHarness) -> None:
+    added = _add_foreign_objects(harness.table)
+    harness.table.on_delete = lambda _: _raise(KernelError("busy"))
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    report = harness.sync()
+    assert harness.table.replacements == 1
+    assert (report.repair.repaired, report.repair.removed) == (True, added)
+    assert harness.differences() == []
+
+
+def _raise(error: Exception) -> None:
+    raise error

@@ -1,0 +1,96 @@
+"""The contents that a Service port had before a sync; they stay if the kernel refuses new ones."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from knft.delta.programmed import ProgrammedContents
+from knft.nft.objects import Contents
+from knft.sync.previous_contents import PreviousContents
+from knft.sync.table_snapshot import Owner
+from tests.support.kernel_harness import service, slices
+from tests.support.kube_objects import port_name
+from tests.sync.memory_harness import MemoryHarness
+
+WEB, STICKY, WIDE, BALANCED, UDP = (
+    port_name(service=name, protocol="UDP" if name == "udp" else "TCP")
+    for name in ("web", "sticky", "wide", "balanced", "udp")
+)
+NAMES = (WEB, STICKY, WIDE, BALANCED, UDP)
+BALANCER: dict[str, Any] = {"type": "LoadBalancer", "loadBalancerSourceRanges": ["192.0.2.0/24"]}
+INGRESS = {"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}}}
+UDP_PORT = {"name": "http", "port": 80, "protocol": "UDP"}
+
+
+@pytest.fixture
+def harness() -> MemoryHarness:
+    """Return a synced harness with a Service of each layout; each has endpoints on this node."""
+    harness = MemoryHarness()
+    udp_slices = slices("udp", [52, 53], local=[52])
+    harness.apply(
+        *(service("web", 1, node_port=30080), *slices("web", [11, 12], local=[12])),
+        *(service("sticky", 2, sessionAffinity="ClientIP"), *slices("sticky", [21, 22], local=[22])),
+        service("wide", 3, externalIPs=[f"198.51.100.{number}" for number in range(1, 40)]),
+        *slices("wide", range(101, 131), local=[107]),
+        *(service("balanced", 4, **BALANCER) | INGRESS, *slices("balanced", [41, 42], local=[42])),
+        service("udp", 1) | {"spec": service("udp", 1)["spec"] | {"ports": [UDP_PORT], "clusterIPs": ["10.96.0.1"]}},
+        *(each | {"ports": [UDP_PORT | {"port": 8080}]} for each in udp_slices),
+    )
+    harness.sync()
+    return harness
+
+
+def _found(harness: MemoryHarness) -> Contents:
+    """Return the elements in the table, as a restarted process finds them."""
+    listing = harness.restarted().table.listing()
+    contents = listing.contents
+    contents.chains.update((name, chain) for name, chain in harness.table.chains.items() if "-" in name and chain.rules)
+    return contents
+
+
+def _names(contents: Contents) -> set[object]:
+    return {*contents.entries, *contents.arrays, *contents.members, *contents.chains}
+
+
+def _programmed(harness: MemoryHarness) -> ProgrammedContents[Owner]:
+    programmed = harness.proxier._writer.programmed
+    assert programmed is not None
+    return programmed
+
+
+def test_known_contents_are_the_programmed_ones(harness: MemoryHarness) -> None:
+    """Also if more was found: a foreign program may have added it."""
+    previous = PreviousContents(_programmed(harness), _found(harness))
+    web, sticky = previous.last_known(WEB), previous.last_known(STICKY)
+    assert web == _programmed(harness).get(WEB)
+    assert {container for container, _ in sticky.entries} == {"service-ips", "sticky-ports"}
+
+
+@pytest.mark.parametrize("name", NAMES, ids=str)
+def test_found_contents_are_those_with_the_name_in_comments(harness: MemoryHarness, name: object) -> None:
+    """A restarted process finds for each Service port what the first one has programmed, and nothing of another."""
+    programmed = PreviousContents(_programmed(harness))
+    found = PreviousContents(ProgrammedContents(), _found(harness))
+    (owner,) = [each for each in NAMES if each == name]
+    known, by_comment = programmed.last_known(owner), found.last_known(owner)
+    assert known.entries
+    assert _names(by_comment) == _names(known)
+    assert by_comment.arrays == known.arrays
+
+
+def test_unknown_service_port_has_nothing(harness: MemoryHarness) -> None:
+    nobody = port_name(service="nobody")
+    assert PreviousContents(_programmed(harness), _found(harness)).last_known(nobody) == Contents.empty()
+
+
+def test_every_member_has_a_service_port(harness: MemoryHarness) -> None:
+    """The members of all Service ports are those of the sets, without the node's."""
+    previous = PreviousContents(ProgrammedContents(), _found(harness))
+    members = set[object]().union(*(previous.last_known(name).members for name in NAMES))
+    containers = {"cluster-ips", "hairpin-connections", "guarded-frontends", "source-ranges"}
+    assert members == set(_of(containers, _found(harness)))
+
+
+def _of(containers: Iterable[str], contents: Contents) -> Iterable[object]:
+    return (member for member in contents.members if member[0] in containers)
