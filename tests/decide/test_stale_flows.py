@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from knft.decide.stale_flows import UdpFrontends, _is_node_port, packed_address, packed_socket
 from knft.model.endpoint import Endpoint
@@ -50,6 +51,21 @@ def test_flows_to_serving_endpoints_are_kept_on_every_frontend(
 ) -> None:
     frontends = _udp_frontends(_endpoint("10.244.1.11", **conditions), _endpoint("10.244.3.1"))
     assert frontends.is_stale(original_destination, ENDPOINT, NODE) is stale
+
+
+def test_node_ports_are_counted() -> None:
+    """Without any, the node's addresses do not matter."""
+    frontends, found = _udp_frontends(), list[bool]()
+    changes = [
+        (OTHER, structs.replace(PORT, node_port=30054)),
+        (DNS, None),
+        (OTHER, None),
+        (DNS, structs.replace(PORT, node_port=0)),
+    ]
+    for name, port in changes:
+        frontends.update(name, port, ())
+        found.append(frontends.has_node_ports)
+    assert found == [True, True, False, False]
 
 
 @pytest.mark.parametrize("original_destination", [*FRONTENDS, NODE_PORT])

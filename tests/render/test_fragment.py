@@ -220,6 +220,25 @@ def test_sticky_chains_fall_back_to_the_chains_without_affinity(
     assert {chain.name for chain in fragment.chains} == (pools if wide is None else set())
 
 
+@pytest.mark.parametrize(
+    ("external", "local", "targets"),
+    [
+        (CLUSTER, (NEAR,), ["cluster"]),
+        (LOCAL, (NEAR,), ["cluster", "cluster", "local"]),
+        (DROP, (), ["cluster", "cluster"]),
+    ],
+)
+def test_sticky_external_chain_applies_the_policy(
+    external: TrafficAction, local: tuple[Endpoint, ...], targets: list[str]
+) -> None:
+    sticky = Numbering({}, 0.0).assign(port_name(), (AT_NEAR, AT_FAR), 60)
+    assert sticky is not None
+    fragment = _render(_plan(CLUSTER, external, local=local, affinity=60), PortNumbers(sticky))
+    start = f"sticky-{sticky.number}-"
+    found = fragment.contents.chains[f"{start}external"].target_chains()
+    assert [target.removeprefix(start) for target in found] == targets
+
+
 def _node(family: Family = Family.IPV4, pod_cidr: str | None = None) -> NodeView:
     cidrs = ("10.96.0.0/17", "10.96.128.0/17", "10.97.0.1/32") if family is Family.IPV4 else ("fd00:10:96::/112",)
     addresses = frozenset({"192.0.2.11" if family is Family.IPV4 else "2001:db8::11"})

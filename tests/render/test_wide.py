@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from knft.config import Config
 from knft.families import Family
@@ -10,12 +11,16 @@ from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
 from knft.model.plan import CategorizedEndpoints, Frontend, FrontendKind, ServicePlan, TrafficAction
 from knft.model.service_port import ServicePort
-from knft.nft.objects import Contents
+from knft.nft.expressions import Drop, Match, Network, Payload, Return, Rule
+from knft.nft.objects import Chain, Contents
 from knft.render import wide
 from knft.render.fragment import Fragment, PortNumbers, render_plan
 from knft.render.numbering import Numbering
-from knft.render.wide import WideNumbers, wide_number, wide_port
+from knft.render.wide import WideNumbers, WidePort, wide_chains, wide_number, wide_port
 from tests.support.kube_objects import port_name
+
+NUMBER = 333_376_051
+"""The number of port_name(), unless it is taken."""
 
 COST_FACTOR = 16
 """Elements and rules for each frontend, endpoint and source range, at most (docs/design/wide-layout.md)."""
@@ -124,9 +129,42 @@ def test_every_verdict_leads_to_a_chain_of_the_port(monkeypatch: pytest.MonkeyPa
         assert {wide_number(name) for name in chains} - {None}
 
 
+def test_ranges_are_allowed_and_all_other_sources_dropped() -> None:
+    """A range of all addresses needs no match; nft refuses one with length 0 in some versions."""
+    numbered = WidePort(7, endpoints=False, source_ranges=True)
+    ranges = ("192.0.2.0/24", "0.0.0.0/0")
+    (chain,) = wide_chains(
+        structs.replace(_plan(3, 0, 1, 0, 0), allowed_sources=ranges),
+        numbered,
+        Family.IPV4,
+        Config("node-1"),
+        is_sticky=False,
+    )
+    in_range = Match(Payload("ip", "saddr"), Network("192.0.2.0/24"))
+    drop = Rule((Drop(),), "load balancer source ranges")
+    assert chain == Chain("wide-7-sources", (Rule((in_range, Return())), Rule((Return(),)), drop))
+
+
+@pytest.mark.parametrize(
+    ("chain", "number"),
+    [
+        ("wide-7-cluster", 7),
+        (f"wide-{wide.NUMBERS - 1}-external", wide.NUMBERS - 1),
+        ("wide-7", None),
+        ("wide--cluster", None),
+        ("wide-12345678901-cluster", None),
+        ("sticky-7-cluster", None),
+        ("not-wide-7-cluster", None),
+        ("wide-7-cluster 2", None),
+    ],
+)
+def test_number_in_the_name_of_a_chain(chain: str, number: int | None) -> None:
+    assert wide_number(chain) == number
+
+
 def test_number_is_the_same_in_a_new_process() -> None:
-    """So a restart on an unchanged cluster sends nothing."""
-    assert WideNumbers({}).assign(port_name()) == WideNumbers({}).assign(port_name())
+    """So a restart on an unchanged cluster sends nothing, also of another version of knft."""
+    assert WideNumbers({}).assign(port_name()) == NUMBER
 
 
 def test_ports_whose_names_have_the_same_hash_get_different_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,8 +216,12 @@ def test_table_with_another_hook_stays_while_removals_are_held(harness: MemoryHa
     _with_other_hook(harness.table)
     second = MemoryHarness(harness.table)
     second.proxier.hold_removals()
-    with pytest.raises(UnavailableError, match="the table stays as it is until every manifest was read"):
+    with pytest.raises(UnavailableError) as raised:
         second.sync()
+    assert str(raised.value) == (
+        "another version of knft created the table, and replacing it would remove rules of Services whose manifests "
+        "cannot be read; the table stays as it is until every manifest was read without error"
+    )
     assert harness.table.replacements == 0
     second.proxier.release_removals()
     second.sync()
@@ -285,6 +289,43 @@ def test_base_chain_that_cannot_be_deleted_goes_with_the_table(harness: MemoryHa
     report = harness.sync()
     assert harness.table.replacements == 1
     assert (report.repair.repaired, report.repair.removed) == (True, added)
+    assert harness.differences() == []
+
+
+def test_repair_is_verified_by_the_next_sync_if_the_table_changes_meanwhile(harness: MemoryHarness) -> None:
+    _add_foreign_objects(harness.table)
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    harness.table.on_delete = lambda _: harness.proxier.plan_check()
+    reads = harness.table.reads
+    report = harness.sync()
+    assert (report.repair.repaired, report.repair.error, harness.table.reads) == (False, "", reads + 1)
+    harness.table.stop_failing()
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    assert harness.sync().repair.repaired
+
+
+def test_elements_whose_deferred_removal_is_refused_become_orphans(harness: MemoryHarness) -> None:
+    """A packet in flight may still look up the endpoints of the former layout, so they are removed last."""
+    addresses = [f"198.51.100.{number}" for number in range(1, 40)]
+    harness.apply(*slices("web", range(101, 131), local=[107]))
+    harness.sync()
+    prefixes = {("10.96.0.10", 80), *((address, 80) for address in addresses)}
+
+    def refuse(transaction: Transaction) -> None:
+        if any(key[:-1] in prefixes for key in transaction.removed.get("endpoints-tcp", ())):
+            msg = "busy"
+            raise KernelError(msg)
+
+    harness.table.on_commit = refuse
+    harness.apply(service("web", node_port=30080, externalIPs=addresses))
+    report = harness.sync()
+    assert (report.quarantined, report.orphan_error) == ({}, "busy")
+    assert ("10.96.0.10", 80, 0) in harness.table.elements["endpoints-tcp"]
+    assert harness.proxier.audit(harness.table)
+    harness.table.stop_failing()
+    assert report.next_sync_within is not None
+    harness.now += report.next_sync_within
+    assert harness.sync().orphan_error == ""
     assert harness.differences() == []
 
 

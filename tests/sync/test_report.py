@@ -27,7 +27,7 @@ def test_report_counts_what_was_sent() -> None:
 def test_report_as_one_line() -> None:
     harness = MemoryHarness()
     harness.apply(service("web"), *slices("web", [11, 12]))
-    harness.sync()
+    assert str(harness.sync()).startswith("IPv4: full sync of 1 Service ports in 0.0 ms")
     harness.apply(*slices("web", [11, 13]))
 
     def take_time(_: Transaction) -> None:

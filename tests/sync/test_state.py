@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec import structs
 
 from knft.decide.frontends import FrontendClaims
 from knft.families import Family
@@ -10,7 +11,7 @@ from knft.model.names import ServicePortName
 from knft.model.node import NodeView
 from knft.model.objects import Service
 from knft.sync.state import MAX_TRIGGER_TIMES, PendingChanges, ServiceState
-from tests.support.kube_objects import NODE, endpoint_slice, port_name, service
+from tests.support.kube_objects import NODE, endpoint_slice, port_name, service, service_port
 
 WEB, API = port_name(), port_name(service="api")
 EXTERNAL = ("203.0.113.1",)
@@ -120,3 +121,29 @@ def test_first_trigger_times_of_failed_syncs_are_kept() -> None:
     for changes in pending[1:]:
         merged = merged.merged_with(changes)
     assert tuple(times[:MAX_TRIGGER_TIMES]) == merged.trigger_times[WEB.service]
+
+
+def test_changes_of_two_drains_are_merged() -> None:
+    time = datetime(2026, 1, 1, tzinfo=UTC)
+    first, second = NodeView(Family.IPV4, NODE, "zone-a"), NodeView(Family.IPV4, NODE, "zone-b")
+    before = PendingChanges(frozenset({WEB}), first, {WEB.service: (time,)}, conntrack_cleanup_required=True)
+    after = PendingChanges(frozenset({API}), None, {API.service: (time,)}, conntrack_cleanup_required=False)
+    merged = PendingChanges(
+        frozenset({WEB, API}), first, {WEB.service: (time,), API.service: (time,)}, conntrack_cleanup_required=True
+    )
+    assert before.merged_with(after) == after.merged_with(before) == merged
+    assert before.merged_with(structs.replace(after, node=second)).node == second
+    assert not after.merged_with(after).conntrack_cleanup_required
+
+
+def test_node_ports_are_known_before_and_after_a_drain() -> None:
+    with_node_port = service("web", ports=(service_port(node_port=30080),))
+    state = _state(service("web"))
+    assert not state.has_node_ports()
+    state.handle_service(service("web"), with_node_port)
+    assert state.has_node_ports()
+    state.drain()
+    assert state.has_node_ports()
+    state.handle_service(with_node_port, service("web"))
+    state.drain()
+    assert not state.has_node_ports()

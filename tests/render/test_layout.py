@@ -1,0 +1,50 @@
+"""The whole table, as ``knft render`` prints it."""
+
+from knft.families import Family
+from knft.nft.expressions import Drop, Goto, Jump, Rule
+from knft.nft.objects import Chain, Entry, Hook, Key, Value
+from knft.nft.transaction import Transaction
+from knft.render.layout import declarations, whole_table, without_unreachable_chains
+
+HOOK = Hook("filter", "input", 0)
+
+
+def _chain(name: str, *targets: str, hook: Hook | None = None) -> Chain:
+    return Chain(name, tuple(Rule((Jump(target),)) for target in targets) or (Rule((Drop(),)),), hook)
+
+
+def test_unreachable_chains_are_left_out() -> None:
+    chains = (
+        _chain("base", "called", "shared", hook=HOOK),
+        _chain("called", "deep"),
+        _chain("deep", "shared"),
+        _chain("shared"),
+        _chain("from an element", "from its chain"),
+        _chain("from its chain"),
+        _chain("jumped to by an element"),
+        _chain("unreachable", "from an unreachable chain"),
+        _chain("from an unreachable chain"),
+        Chain("marker"),
+    )
+    added: dict[str, dict[Key, Value]] = {
+        "service-ips": {
+            ("a",): Entry(Goto("from an element")),
+            ("b",): Entry(Jump("jumped to by an element")),
+            ("c",): Entry(Drop()),
+        },
+        "cluster-ips": {("d",): None},
+        "endpoints-tcp": {("e", 0): ("10.244.0.1", 80)},
+    }
+    table = whole_table(declarations(Family.IPV4), Transaction("ip", "knft", chains[1:], chains[:1], added=added))
+    kept = [chain.name for chain in without_unreachable_chains(table).chains]
+    assert kept == [chain.name for chain in chains if "unreachable" not in chain.name]
+
+
+def test_whole_table_has_sorted_elements_and_those_that_rules_have_added() -> None:
+    transaction = Transaction("ip", "knft", added={"cluster-ips": {("b",): None, ("a",): None}})
+    table = whole_table(declarations(Family.IPV4), transaction, {"affinity": {("c",): None}})
+    assert {name: list(found) for name, found in table.elements.items()} == {
+        "affinity": [("c",)],
+        "cluster-ips": [("a",), ("b",)],
+    }
+    assert table.containers == declarations(Family.IPV4).containers
