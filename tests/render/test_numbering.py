@@ -15,6 +15,7 @@ from knft.render.numbering import (
     Numbering,
     Slot,
     StickyPort,
+    adopt_equal_targets,
     assign,
     free_number,
     prefer_in_memory,
@@ -221,3 +222,13 @@ def test_only_ports_without_affinity_are_retired() -> None:
     assert kept is not None
     assert other is not None
     assert (kept.free_at(), other.free_at()) == (0, 70)
+
+
+def test_records_of_another_process_are_adopted_if_they_have_the_same_endpoints() -> None:
+    """Otherwise the record in memory is better: it belongs to the objects that this process knows."""
+    in_memory, swapped = assign(NEW, [A, B], TIMEOUT, 0), assign(NEW, [B, A], TIMEOUT, 0)
+    other = StickyPort("OTHER", "default/other:http", 8)
+    memory = {"WEB": in_memory, "OTHER": other}
+    assert adopt_equal_targets({"WEB": swapped}, memory) == {"WEB": swapped, "OTHER": other}
+    assert adopt_equal_targets({"WEB": assign(NEW, [A], TIMEOUT, 0), "FOREIGN": swapped}, memory) == memory
+    assert adopt_equal_targets({}, memory) == memory

@@ -11,7 +11,19 @@ from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
 from knft.model.plan import CategorizedEndpoints, Frontend, FrontendKind, ServicePlan, TrafficAction
 from knft.model.service_port import ServicePort
-from knft.nft.expressions import Drop, Match, Network, Payload, Return, Rule
+from knft.nft.expressions import (
+    Concat,
+    Constant,
+    DnatFromMap,
+    Drop,
+    Match,
+    Meta,
+    Network,
+    Payload,
+    RandomNumber,
+    Return,
+    Rule,
+)
 from knft.nft.objects import Chain, Contents
 from knft.render import wide
 from knft.render.fragment import Fragment, PortNumbers, render_plan
@@ -143,6 +155,42 @@ def test_ranges_are_allowed_and_all_other_sources_dropped() -> None:
     in_range = Match(Payload("ip", "saddr"), Network("192.0.2.0/24"))
     drop = Rule((Drop(),), "load balancer source ranges")
     assert chain == Chain("wide-7-sources", (Rule((in_range, Return())), Rule((Return(),)), drop))
+
+
+@pytest.mark.parametrize(("endpoints", "moduli"), [(1, [1]), (2, [2, 1]), (5, [5, 1])])
+def test_rules_pick_an_endpoint_and_then_the_first(endpoints: int, moduli: list[int]) -> None:
+    """The second rule serves a packet whose verdict was looked up before a commit, and its endpoint after it."""
+    (chain,) = _wide_chains(_plan(0, 0, endpoints, 0, 0))
+    tcp = Match(Meta("l4proto"), "tcp")
+    keys = [Concat((Constant(7), Constant(0), RandomNumber(modulus))) for modulus in moduli]
+    rules = (Rule((tcp, DnatFromMap("ip", key, "wide-endpoints-tcp-7"))) for key in keys)
+    assert chain == Chain("wide-7-cluster", tuple(rules))
+
+
+def test_external_traffic_needs_a_chain_only_if_a_frontend_is_external() -> None:
+    """With session affinity, the chains of the sticky port apply the external policy."""
+    internal, external, local = _plan(0, 0, 2, 1, 0), _plan(1, 0, 2, 1, 0), _plan(1, 0, 2, 1, 0, external_local=True)
+    rejected = structs.replace(external, internal=TrafficAction.CLUSTER, external=TrafficAction.REJECT)
+    assert _names(internal) == ["wide-7-cluster"]
+    assert _names(external) == ["wide-7-cluster", "wide-7-external"]
+    assert _names(local) == ["wide-7-cluster", "wide-7-local", "wide-7-external"]
+    assert _names(rejected) == ["wide-7-cluster"]
+    assert _names(external, is_sticky=True) == ["wide-7-cluster"]
+    assert [chain.target_chains() for chain in _wide_chains(local)][-1] == (
+        "wide-7-cluster",
+        "wide-7-cluster",
+        "wide-7-local",
+    )
+    assert [chain.target_chains() for chain in _wide_chains(external)][-1] == ("wide-7-cluster",)
+
+
+def _wide_chains(plan: ServicePlan, *, is_sticky: bool = False) -> list[Chain]:
+    numbered = WidePort(7, endpoints=True, source_ranges=False)
+    return list(wide_chains(plan, numbered, Family.IPV4, Config("node-1"), is_sticky=is_sticky))
+
+
+def _names(plan: ServicePlan, *, is_sticky: bool = False) -> list[str]:
+    return [chain.name for chain in _wide_chains(plan, is_sticky=is_sticky)]
 
 
 @pytest.mark.parametrize(

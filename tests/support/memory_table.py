@@ -17,8 +17,8 @@ Elements = dict[str, dict[Key, Value]]
 class MemoryTable:
     """A TableInterface without a kernel.
 
-    ``transactions`` are the accepted ones. ``on_read``, ``on_commit`` and ``on_delete`` are called before a request is
-    executed, ``after_commit`` after it; each may raise an error.
+    ``transactions`` are the accepted ones. ``on_read``, ``on_commit``, ``on_replace`` and ``on_delete`` are called
+    before a request is executed, ``after_commit`` after it; each may raise an error.
     """
 
     def __init__(self, family: Family) -> None:
@@ -27,7 +27,7 @@ class MemoryTable:
         self.chains: dict[str, Chain] = {}
         self.elements: Elements = {}
         self.transactions: list[Transaction] = []
-        self.declarations = self.replacements = self.reads = 0
+        self.declarations = self.replacements = self.reads = self.checks = 0
         self.stop_failing()
         self._family = family
 
@@ -36,6 +36,7 @@ class MemoryTable:
         self.on_read: Callable[[], None] = lambda: None
         self.on_commit: Callable[[Transaction], None] = lambda _: None
         self.after_commit: Callable[[Transaction], None] = lambda _: None
+        self.on_replace: Callable[[Table], None] = lambda _: None
         self.on_delete: Callable[[Sequence[NamedObject]], None] = lambda _: None
 
     def read(self) -> TableListing | None:
@@ -52,7 +53,7 @@ class MemoryTable:
         return {name: found for name, found in self.elements.items() if self.containers[name].dynamic_size}
 
     def ensure_working(self) -> None:
-        pass
+        self.checks += 1
 
     def declare(self, table: Table) -> None:
         self.declarations += 1
@@ -60,6 +61,7 @@ class MemoryTable:
         self.containers = {each.name: each for each in table.containers} | self.containers
 
     def replace(self, table: Table) -> None:
+        self.on_replace(table)
         self.replacements += 1
         elements = {name: dict(found) for name, found in table.elements.items()}
         chains = {chain.name: chain for chain in table.chains}

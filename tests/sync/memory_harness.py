@@ -6,6 +6,7 @@ from typing import Any
 from knft.config import Config
 from knft.families import Family
 from knft.model.objects import KubeObject, ObjectChange
+from knft.nft.transaction import Transaction
 from knft.sync.dispatch import Dispatcher
 from knft.sync.proxier import Proxier
 from knft.sync.report import SyncReport
@@ -48,6 +49,11 @@ class MemoryHarness:
     def sync(self) -> SyncReport:
         """Sync the family."""
         return self.proxier.sync()
+
+    @property
+    def last_transaction(self) -> Transaction:
+        """The last accepted transaction."""
+        return self.table.transactions[-1]
 
     def restarted(self, config: Config | None = None) -> "MemoryHarness":
         """Return a new process on the same table with the same objects, before its first sync."""

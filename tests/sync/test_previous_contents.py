@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from knft.delta.programmed import ProgrammedContents
-from knft.nft.objects import Contents
+from knft.nft.expressions import Goto
+from knft.nft.objects import ArrayName, Contents, Entry
 from knft.sync.previous_contents import PreviousContents
 from knft.sync.table_snapshot import Owner
 from tests.support.kernel_harness import service, slices
@@ -90,6 +91,13 @@ def test_every_member_has_a_service_port(harness: MemoryHarness) -> None:
     members = set[object]().union(*(previous.last_known(name).members for name in NAMES))
     containers = {"cluster-ips", "hairpin-connections", "guarded-frontends", "source-ranges"}
     assert members == set(_of(containers, _found(harness)))
+
+
+def test_array_of_a_sticky_port_with_the_number_of_a_wide_one_is_not_its() -> None:
+    entry = Entry(Goto("wide-7-cluster"), "default/web:http")
+    wide, sticky = ArrayName("wide-endpoints-tcp-7", (7, 0)), ArrayName("sticky-endpoints", (7,))
+    found = Contents({("service-ips", ("10.96.0.1", "tcp", 80)): entry}, {wide: (), sticky: ()}, set())
+    assert set(PreviousContents(ProgrammedContents(), found).last_known(WEB).arrays) == {wide}
 
 
 def _of(containers: Iterable[str], contents: Contents) -> Iterable[object]:

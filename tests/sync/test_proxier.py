@@ -1,20 +1,24 @@
 """The Proxier on a table in memory: what it sends, and what it knows after requests that failed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from knft.errors import KernelError, UnavailableError
+from knft.errors import KernelError, LibraryDiedError, UnavailableError
+from knft.families import Family
+from knft.nft.codec.listing import TableListing
 from knft.nft.expressions import Drop, Jump, Rule
-from knft.nft.objects import Chain, Container, Hook, NamedObject
+from knft.nft.objects import Chain, Container, Entry, Hook, NamedObject
 from knft.nft.transaction import Transaction
 from knft.render import wide
 from knft.render.names import HAIRPIN
 from knft.sync.invalidation import Invalidation
+from knft.sync.table_repair import RepairReport
 from tests.support.kernel_harness import service, slices
 from tests.support.kube_objects import port_name
 from tests.support.memory_table import MemoryTable
@@ -327,6 +331,198 @@ def test_elements_whose_deferred_removal_is_refused_become_orphans(harness: Memo
     harness.now += report.next_sync_within
     assert harness.sync().orphan_error == ""
     assert harness.differences() == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "count"),
+    [
+        (lambda table: table.elements["cluster-ips"].clear(), 2),
+        (lambda table: table.elements["service-ips"].update({("10.96.0.99", "tcp", 80): Entry(Drop())}), 1),
+        (lambda table: table.elements["service-nodeports"].update({("tcp", 30080): Entry(Drop())}), 1),
+        (lambda table: table.chains.update({"services": Chain("services")}), 1),
+        (lambda table: table.chains.update({"pool-tcp-3": Chain("pool-tcp-3", (Rule((Drop(),)),))}), 1),
+        (lambda table: [table.chains.update({name: Chain(name)}) for name in table.chains if "sticky" in name], 2),
+        (lambda table: setattr(table, "exists", False), 1),
+    ],
+)
+def test_audit_counts_differences_and_the_next_sync_repairs_them(
+    harness: MemoryHarness, damage: Callable[[MemoryTable], object], count: int
+) -> None:
+    before = harness.table.listing()
+    damage(harness.table)
+    assert harness.proxier.audit(harness.table) == count
+    if not harness.table.exists:
+        harness.table.elements, harness.table.chains = {}, {}
+    report = harness.sync()
+    assert report.repair == RepairReport(repaired=True)
+    after = harness.table.listing()
+    assert (before.contents, before.rule_digests, before.hooks) == (after.contents, after.rule_digests, after.hooks)
+    assert harness.proxier.audit(harness.table) == 0
+
+
+def test_audit_ignores_what_a_sync_changes_meanwhile(harness: MemoryHarness) -> None:
+    class Slow(MemoryTable):
+        """Another connection to the same table; a sync commits after it was listed."""
+
+        def read(self) -> TableListing:
+            found = harness.table.listing()
+            harness.apply(*slices("web", [13, 14]))
+            harness.sync()
+            return found
+
+    assert harness.proxier.audit(Slow(Family.IPV4)) == 0
+    del harness.table.elements["cluster-ips"]["10.96.0.10",]
+    assert harness.proxier.audit(Slow(Family.IPV4)) == 1
+
+
+def test_audit_does_not_report_rules_that_knft_wrote_and_finds_again(harness: MemoryHarness) -> None:
+    """This libnftables lists them in another way than knft knows; writing them again would not end."""
+
+    def write_otherwise(_: Transaction) -> None:
+        harness.table.chains["services"] = Chain("services", (Rule((Drop(),)),))
+
+    harness.table.after_commit = write_otherwise
+    write_otherwise(harness.last_transaction)
+    assert harness.proxier.audit(harness.table) == 1
+    assert harness.proxier.audit(harness.table) == 0
+    harness.sync()
+    assert harness.proxier.audit(harness.table) == 0
+
+
+def test_change_during_the_verification_is_reported(harness: MemoryHarness) -> None:
+    """Another program removes an element again and again."""
+
+    def remove(_: Transaction) -> None:
+        harness.table.elements["cluster-ips"].pop(("10.96.0.10",), None)
+
+    harness.table.after_commit = remove
+    remove(harness.last_transaction)
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    report = harness.sync()
+    assert (report.repair.repaired, report.repair.error) == (False, "1 elements or chains differ")
+    harness.table.stop_failing()
+    harness.now += 30.0
+    assert harness.sync().repair == RepairReport(repaired=True)
+
+
+def test_restart_sends_nothing(harness: MemoryHarness) -> None:
+    addresses = [f"198.51.100.{number}" for number in range(1, 40)]
+    harness.apply(service("wide", 50, externalIPs=addresses), *slices("wide", range(101, 131)))
+    harness.apply(_node("192.0.2.11"))
+    harness.sync()
+    second = harness.restarted()
+    report = second.sync()
+    assert (report.is_full, report.elements_added, report.elements_removed, report.chains_written) == (True, 0, 0, 0)
+    assert second.last_transaction.is_empty
+    assert second.differences() == []
+
+
+def _node(address: str) -> dict[str, Any]:
+    listed = [{"type": "InternalIP", "address": address}]
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"addresses": listed}}
+
+
+def test_held_removals_keep_the_addresses_of_an_unknown_node(harness: MemoryHarness) -> None:
+    harness.apply(_node("192.0.2.11"))
+    harness.sync()
+    second = MemoryHarness(harness.table)
+    second.proxier.hold_removals()
+    found = []
+    for _ in range(2):
+        second.proxier.invalidate(Invalidation())
+        second.sync()
+        found.append(set(harness.table.elements["nodeport-ips"]))
+    second.apply(_node("192.0.2.12"))
+    second.sync()
+    found.append(set(harness.table.elements["nodeport-ips"]))
+    assert found == [{("192.0.2.11",)}, {("192.0.2.11",)}, {("192.0.2.12",)}]
+
+
+def test_table_is_replaced_if_nothing_can_be_committed(harness: MemoryHarness) -> None:
+    """A foreign change that only replacing the table repairs; no Service port causes it."""
+    harness.apply(*slices("web", [11, 13]))
+    harness.table.on_commit = lambda _: _raise(KernelError("refused"))
+    report = harness.sync()
+    assert harness.table.replacements == 1
+    assert report.quarantined == {}
+    assert harness.differences() == []
+
+
+def test_refusal_is_raised_if_the_table_cannot_be_replaced_either(harness: MemoryHarness) -> None:
+    harness.apply(*slices("web", [11, 13]))
+    harness.table.on_commit = lambda _: _raise(KernelError("refused"))
+    harness.table.on_replace = lambda _: _raise(KernelError("refused, too"))
+    with pytest.raises(KernelError, match=r"^refused$"):
+        harness.sync()
+    harness.table.stop_failing()
+    assert harness.sync().is_full
+    assert harness.differences() == []
+
+
+@pytest.mark.parametrize("error", [LibraryDiedError("died"), UnavailableError("timeout")])
+def test_removal_of_orphans_may_have_happened_if_the_library_died(
+    harness: MemoryHarness, error: UnavailableError
+) -> None:
+    """Another error than a crash does not depend on the request, so the sync fails."""
+    _refuse("10.96.0.10", harness.table)
+    harness.delete("Service", "web")
+    assert harness.sync().orphan_error
+    harness.now += 30.0
+    commits = []
+
+    def fail(transaction: Transaction) -> None:
+        commits.append(transaction)
+        if "service-ips" in transaction.removed:
+            raise error
+
+    harness.table.on_commit = fail
+    checks = harness.table.checks
+    if isinstance(error, LibraryDiedError):
+        report = harness.sync()
+        assert (report.orphan_error, report.refused_removals) == ("died", 1)
+        assert harness.table.checks > checks
+        assert harness.sync().is_full
+    else:
+        with pytest.raises(UnavailableError):
+            harness.sync()
+    harness.table.stop_failing()
+    assert harness.sync().is_full
+    harness.now += 3600.0
+    assert harness.sync().orphan_error == ""
+    assert harness.differences() == []
+
+
+def test_chain_that_cannot_be_emptied_is_reported(harness: MemoryHarness) -> None:
+    _add_foreign_objects(harness.table)
+
+    def refuse(objects: Sequence[NamedObject]) -> None:
+        if NamedObject("chain", "their-input") not in objects:
+            msg = "in use" if objects else "cannot be emptied"
+            raise KernelError(msg)
+
+    harness.table.on_delete = refuse
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    assert harness.sync().repair.error == (
+        "foreign objects remain: chain their-chain, chain their-leaf, set their-set (in use)"
+    )
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_foreign_base_chains_go_first_unless_own_ones_are_damaged(harness: MemoryHarness, *, is_complete: bool) -> None:
+    """They may be those of another version of knft, which serve the traffic until this version's do."""
+    _add_foreign_objects(harness.table)
+    if not is_complete:
+        chain = harness.table.chains["nat-prerouting"]
+        harness.table.chains["nat-prerouting"] = structs.replace(chain, rules=())
+    requests: list[str] = []
+    harness.table.on_commit = lambda transaction: None if transaction.is_empty else requests.append("commit")
+    harness.table.on_delete = lambda objects: requests.extend(each.name for each in objects)
+    harness.apply(*slices("web", [11, 13]))
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    assert harness.sync().repair.repaired
+    first = next(name for name in requests if name in ("commit", "their-input"))
+    assert first == ("their-input" if is_complete else "commit")
+    assert requests[-1] != "commit"
 
 
 def _raise(error: Exception) -> None:
