@@ -11,7 +11,7 @@ from knft.sync.dispatch import Dispatcher
 from knft.sync.proxier import Proxier
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
-from tests.support.kernel_harness import CONFIG, decode_manifest
+from tests.support.kernel_harness import CONFIG, decode_manifest, service, slices
 from tests.support.memory_table import MemoryTable
 from tests.sync import equivalence
 
@@ -70,3 +70,16 @@ class MemoryHarness:
             equivalence.facts(each, sticky_now, Family.IPV4, self.config) for each in (fresh, self.table.listing())
         )
         return equivalence.difference(expected, found)
+
+
+def synced_harness() -> MemoryHarness:
+    """Return a synced harness with a NodePort Service with a local endpoint, and a sticky Service."""
+    harness = MemoryHarness()
+    harness.apply(
+        service("web", node_port=30080),
+        *slices("web", [11, 12, 13], local=[12]),
+        service("sticky", 30, sessionAffinity="ClientIP"),
+        *slices("sticky", [21, 22], local=[21]),
+    )
+    harness.sync()
+    return harness

@@ -1,0 +1,197 @@
+"""Damage and foreign objects: the audit counts them, a sync repairs them and reads the table back. In memory."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from msgspec import structs
+
+from knft.errors import KernelError
+from knft.families import Family
+from knft.nft.codec.listing import TableListing
+from knft.nft.expressions import Drop, Jump, Rule
+from knft.nft.objects import Chain, Container, Entry, Hook, NamedObject
+from knft.nft.transaction import Transaction
+from knft.sync.invalidation import Invalidation
+from knft.sync.table_repair import RepairReport
+from tests.support.kernel_harness import slices
+from tests.support.memory_table import MemoryTable
+from tests.sync.memory_harness import MemoryHarness, synced_harness
+
+
+@pytest.fixture
+def harness() -> MemoryHarness:
+    """Return a synced harness with a NodePort Service with a local endpoint, and a sticky Service."""
+    return synced_harness()
+
+
+def _add_foreign_objects(table: MemoryTable) -> frozenset[NamedObject]:
+    drop, leaf = Chain("their-input", (Rule((Drop(),)),), Hook("filter", "input", 3)), Chain("their-leaf")
+    table.chains |= {chain.name: chain for chain in (drop, leaf, Chain("their-chain", (Rule((Jump(leaf.name),)),)))}
+    table.containers["their-set"] = Container("their-set", "inet_service")
+    chains = (NamedObject("chain", name) for name in ("their-input", "their-leaf", "their-chain"))
+    return frozenset({*chains, NamedObject("set", "their-set")})
+
+
+def test_foreign_objects_are_removed_and_reported(harness: MemoryHarness) -> None:
+    added = _add_foreign_objects(harness.table)
+    assert harness.proxier.audit(harness.table) == len(added)
+    report = harness.sync()
+    assert (report.repair.repaired, report.repair.removed, report.repair.error) == (True, added, "")
+    assert not harness.table.chains.keys() & {each.name for each in added}
+    assert "their-set" not in harness.table.containers
+    assert harness.differences() == []
+    assert not harness.sync().is_full
+
+
+def test_refused_deletion_of_a_foreign_object_is_retried(harness: MemoryHarness) -> None:
+    _add_foreign_objects(harness.table)
+    refused = NamedObject("set", "their-set")
+
+    def refuse(objects: Sequence[NamedObject]) -> None:
+        if refused in objects:
+            msg = "busy"
+            raise KernelError(msg)
+
+    harness.table.on_delete = refuse
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    for delay in (30.0, 60.0):
+        report = harness.sync()
+        assert not report.repair.repaired
+        assert report.repair.error == "foreign objects remain: set their-set (busy)"
+        assert report.next_sync_within == delay
+        harness.now += delay
+    harness.table.stop_failing()
+    report = harness.sync()
+    assert (report.repair.repaired, report.repair.removed, report.repair.error) == (True, frozenset({refused}), "")
+    assert report.next_sync_within is None
+
+
+def test_base_chain_that_cannot_be_deleted_goes_with_the_table(harness: MemoryHarness) -> None:
+    added = _add_foreign_objects(harness.table)
+    harness.table.on_delete = lambda _: _raise(KernelError("busy"))
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    report = harness.sync()
+    assert harness.table.replacements == 1
+    assert (report.repair.repaired, report.repair.removed) == (True, added)
+    assert harness.differences() == []
+
+
+def test_chain_that_cannot_be_emptied_is_reported(harness: MemoryHarness) -> None:
+    _add_foreign_objects(harness.table)
+
+    def refuse(objects: Sequence[NamedObject]) -> None:
+        if NamedObject("chain", "their-input") not in objects:
+            msg = "in use" if objects else "cannot be emptied"
+            raise KernelError(msg)
+
+    harness.table.on_delete = refuse
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    assert harness.sync().repair.error == (
+        "foreign objects remain: chain their-chain, chain their-leaf, set their-set (in use)"
+    )
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_foreign_base_chains_go_first_unless_own_ones_are_damaged(harness: MemoryHarness, *, is_complete: bool) -> None:
+    """They may be those of another version of knft, which serve the traffic until this version's do."""
+    _add_foreign_objects(harness.table)
+    if not is_complete:
+        chain = harness.table.chains["nat-prerouting"]
+        harness.table.chains["nat-prerouting"] = structs.replace(chain, rules=())
+    requests: list[str] = []
+    harness.table.on_commit = lambda transaction: None if transaction.is_empty else requests.append("commit")
+    harness.table.on_delete = lambda objects: requests.extend(each.name for each in objects)
+    harness.apply(*slices("web", [11, 13]))
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    assert harness.sync().repair.repaired
+    first = next(name for name in requests if name in ("commit", "their-input"))
+    assert first == ("their-input" if is_complete else "commit")
+    assert requests[-1] != "commit"
+
+
+def test_repair_is_verified_by_the_next_sync_if_the_table_changes_meanwhile(harness: MemoryHarness) -> None:
+    _add_foreign_objects(harness.table)
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    harness.table.on_delete = lambda _: harness.proxier.plan_check()
+    reads = harness.table.reads
+    report = harness.sync()
+    assert (report.repair.repaired, report.repair.error, harness.table.reads) == (False, "", reads + 1)
+    harness.table.stop_failing()
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    assert harness.sync().repair.repaired
+
+
+def test_change_during_the_verification_is_reported(harness: MemoryHarness) -> None:
+    """Another program removes an element again and again."""
+
+    def remove(_: Transaction) -> None:
+        harness.table.elements["cluster-ips"].pop(("10.96.0.10",), None)
+
+    harness.table.after_commit = remove
+    remove(harness.last_transaction)
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    report = harness.sync()
+    assert (report.repair.repaired, report.repair.error) == (False, "1 elements or chains differ")
+    harness.table.stop_failing()
+    harness.now += 30.0
+    assert harness.sync().repair == RepairReport(repaired=True)
+
+
+@pytest.mark.parametrize(
+    ("damage", "count"),
+    [
+        (lambda table: table.elements["cluster-ips"].clear(), 2),
+        (lambda table: table.elements["service-ips"].update({("10.96.0.99", "tcp", 80): Entry(Drop())}), 1),
+        (lambda table: table.elements["service-nodeports"].update({("tcp", 30080): Entry(Drop())}), 1),
+        (lambda table: table.chains.update({"services": Chain("services")}), 1),
+        (lambda table: table.chains.update({"pool-tcp-3": Chain("pool-tcp-3", (Rule((Drop(),)),))}), 1),
+        (lambda table: [table.chains.update({name: Chain(name)}) for name in table.chains if "sticky" in name], 2),
+        (lambda table: setattr(table, "exists", False), 1),
+    ],
+)
+def test_audit_counts_differences_and_the_next_sync_repairs_them(
+    harness: MemoryHarness, damage: Callable[[MemoryTable], object], count: int
+) -> None:
+    before = harness.table.listing()
+    damage(harness.table)
+    assert harness.proxier.audit(harness.table) == count
+    if not harness.table.exists:
+        harness.table.elements, harness.table.chains = {}, {}
+    report = harness.sync()
+    assert report.repair == RepairReport(repaired=True)
+    after = harness.table.listing()
+    assert (before.contents, before.rule_digests, before.hooks) == (after.contents, after.rule_digests, after.hooks)
+    assert harness.proxier.audit(harness.table) == 0
+
+
+def test_audit_ignores_what_a_sync_changes_meanwhile(harness: MemoryHarness) -> None:
+    class Slow(MemoryTable):
+        """Another connection to the same table; a sync commits after it was listed."""
+
+        def read(self) -> TableListing:
+            found = harness.table.listing()
+            harness.apply(*slices("web", [13, 14]))
+            harness.sync()
+            return found
+
+    assert harness.proxier.audit(Slow(Family.IPV4)) == 0
+    del harness.table.elements["cluster-ips"]["10.96.0.10",]
+    assert harness.proxier.audit(Slow(Family.IPV4)) == 1
+
+
+def test_audit_does_not_report_rules_that_knft_wrote_and_finds_again(harness: MemoryHarness) -> None:
+    """This libnftables lists them in another way than knft knows; writing them again would not end."""
+
+    def write_otherwise(_: Transaction) -> None:
+        harness.table.chains["services"] = Chain("services", (Rule((Drop(),)),))
+
+    harness.table.after_commit = write_otherwise
+    write_otherwise(harness.last_transaction)
+    assert harness.proxier.audit(harness.table) == 1
+    assert harness.proxier.audit(harness.table) == 0
+    harness.sync()
+    assert harness.proxier.audit(harness.table) == 0
+
+
+def _raise(error: Exception) -> None:
+    raise error
