@@ -55,9 +55,9 @@ def test_flows_to_serving_endpoints_are_kept_on_every_frontend(
 
 def test_node_ports_are_counted() -> None:
     """Without any, the node's addresses do not matter."""
-    frontends, found = _udp_frontends(), list[bool]()
+    frontends, found = _udp_frontends(port=ServicePort("", 53, "UDP", node_port=30053)), list[bool]()
     changes = [
-        (OTHER, structs.replace(PORT, node_port=30054)),
+        (OTHER, ServicePort("", 53, "UDP", node_port=30054)),
         (DNS, None),
         (OTHER, None),
         (DNS, structs.replace(PORT, node_port=0)),

@@ -6,7 +6,14 @@ import pytest
 
 from knft.families import Family
 from knft.kernel.notifications import ForeignChange
-from knft.sync.foreign_changes import FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS, UNDELAYED_REPETITIONS, ForeignChanges
+from knft.sync.foreign_changes import (
+    CHECK_POLL_SECONDS,
+    FIRST_DELAY_SECONDS,
+    MAX_DELAY_SECONDS,
+    REPETITION_SECONDS,
+    UNDELAYED_REPETITIONS,
+    ForeignChanges,
+)
 
 NFT, KNFT = "nft (pid 7)", "knft (pid 8)"
 HOUR = 3600.0
@@ -108,7 +115,7 @@ def test_changes_before_a_check_are_checked_together() -> None:
     changes = ForeignChanges()
     changes.add(_change(NFT, "a"), 0.0)
     assert changes.release(0.0)
-    changes.add(_change(KNFT, "b"), 0.0)
+    assert changes.add(_change(KNFT, "b"), 0.0) == 0.0
     assert str(changes.begin_check()) == "knft (pid 8), nft (pid 7) changed the table: a, b"
     assert changes.seconds_to_release(0.0) == float("inf")
 
@@ -123,6 +130,31 @@ def test_change_during_a_check_causes_another() -> None:
     assert not changes.release(1.0)
     changes.finish_check(2.0)
     assert changes.release(2.0)
+
+
+def test_repeated_change_during_a_check_waits_from_its_end() -> None:
+    changes = ForeignChanges()
+    for _ in range(UNDELAYED_REPETITIONS + 1):
+        changes.add(_change(), 0.0)
+        _check(changes, 0.0)
+    changes.add(_change(), 0.0)
+    assert changes.release(1.0)
+    assert changes.begin_check() is not None
+    assert changes.add(_change(), 1.5) == 2.0
+    assert changes.seconds_to_release(1.5) == CHECK_POLL_SECONDS
+    changes.finish_check(3.0)
+    assert changes.seconds_to_release(3.0) == 2.0
+
+
+def test_change_at_the_end_of_the_quiet_time_is_no_repetition() -> None:
+    changes = ForeignChanges()
+    for _ in range(UNDELAYED_REPETITIONS + 2):
+        changes.add(_change(), 0.0)
+        _check(changes, changes.seconds_to_release(0.0))
+    end = 1.0 + REPETITION_SECONDS
+    assert (changes.delay(end - 0.1), changes.delay(end)) == (1.0, 0.0)
+    assert changes.add(_change(), end) == 0.0
+    assert changes.delay(end) == 0.0
 
 
 def test_sync_without_released_changes_is_no_check() -> None:
@@ -144,6 +176,7 @@ def test_sync_without_released_changes_is_no_check() -> None:
             ForeignChange(Family.IPV4, frozenset("abc"), frozenset("defg"), process=NFT),
             "nft (pid 7) changed the table: a, b, c, d, e and more",
         ),
+        (ForeignChange(Family.IPV4, frozenset("abcde"), process=NFT), "nft (pid 7) changed the table: a, b, c, d, e"),
     ],
 )
 def test_summary_names_processes_and_objects(change: ForeignChange, text: str) -> None:

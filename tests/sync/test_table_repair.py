@@ -8,7 +8,7 @@ from msgspec import structs
 from knft.errors import KernelError
 from knft.families import Family
 from knft.nft.codec.listing import TableListing
-from knft.nft.expressions import Drop, Jump, Rule
+from knft.nft.expressions import Drop, Goto, Jump, Rule
 from knft.nft.objects import Chain, Container, Entry, Hook, NamedObject
 from knft.nft.transaction import Transaction
 from knft.sync.invalidation import Invalidation
@@ -37,6 +37,7 @@ def test_foreign_objects_are_removed_and_reported(harness: MemoryHarness) -> Non
     assert harness.proxier.audit(harness.table) == len(added)
     report = harness.sync()
     assert (report.repair.repaired, report.repair.removed, report.repair.error) == (True, added, "")
+    assert (report.elements_removed, report.chains_written) == (0, 0)
     assert not harness.table.chains.keys() & {each.name for each in added}
     assert "their-set" not in harness.table.containers
     assert harness.differences() == []
@@ -107,6 +108,22 @@ def test_foreign_base_chains_go_first_unless_own_ones_are_damaged(harness: Memor
     first = next(name for name in requests if name in ("commit", "their-input"))
     assert first == ("their-input" if is_complete else "commit")
     assert requests[-1] != "commit"
+
+
+def test_foreign_chain_stays_while_a_found_element_leads_to_it(harness: MemoryHarness) -> None:
+    """Another version of knft made both; while removals are held, the element stays and serves traffic."""
+    harness.table.chains["their-chain"] = Chain("their-chain", (Rule((Drop(),)),))
+    harness.table.elements["service-ips"]["10.96.0.99", "tcp", 80] = Entry(Goto("their-chain"))
+    second = harness.restarted()
+    second.proxier.hold_removals()
+    deleted: list[NamedObject] = []
+    harness.table.on_delete = deleted.extend
+    assert second.sync().repair.error == "foreign objects remain: chain their-chain"
+    assert deleted == []
+    second.proxier.release_removals()
+    assert second.sync().repair.repaired
+    assert deleted == [NamedObject("chain", "their-chain")]
+    assert second.differences() == []
 
 
 def test_repair_is_verified_by_the_next_sync_if_the_table_changes_meanwhile(harness: MemoryHarness) -> None:

@@ -3,7 +3,12 @@
 import pytest
 
 from knft.errors import KernelError, LibraryDiedError, TableOwnedError, UnavailableError
+from knft.families import Family
+from knft.nft.objects import ArrayName, Contents, Key
+from knft.nft.transaction import Transaction
+from knft.render.names import HAIRPIN, SOURCE_RANGES
 from knft.render.numbering import StickyPort
+from knft.sync.table_writer import _removed_contents
 from tests.support.kernel_harness import service, slices
 from tests.sync.memory_harness import MemoryHarness
 
@@ -42,3 +47,21 @@ def test_sticky_ports_of_a_refused_commit_are_not_adopted(harness: MemoryHarness
         with pytest.raises(KernelError):
             writer.commit(harness.proxier._partial_snapshot(frozenset()), harness.now)
         assert writer.sticky == writer.current_sticky_ports(FOUND, may_be_foreign=False)
+
+
+def test_elements_of_a_refused_cleanup_are_recorded_by_key() -> None:
+    """Their values are unknown; where only some indexes of an array remain, the others are gaps."""
+    removed: dict[str, tuple[Key, ...]] = {
+        "endpoints-tcp": (("10.96.0.1", 80, 2), ("10.96.0.1", 80, 0), ("10.96.0.2", 80, 0)),
+        HAIRPIN: (("10.244.0.1", "10.244.0.1", "tcp", 8080),),
+        SOURCE_RANGES: (("203.0.113.1", "tcp", 80, "192.0.2.0/24"),),
+    }
+    unknown = ("", 0)
+    assert _removed_contents(Transaction("ip", "knft", removed=removed), Family.IPV4) == Contents(
+        {},
+        {
+            ArrayName("endpoints-tcp", ("10.96.0.1", 80)): (unknown, None, unknown),
+            ArrayName("endpoints-tcp", ("10.96.0.2", 80)): (unknown,),
+        },
+        {(name, key) for name in (HAIRPIN, SOURCE_RANGES) for key in removed[name]},
+    )
