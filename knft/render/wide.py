@@ -14,6 +14,7 @@ See docs/design/wide-layout.md. The number is derived from the Service port's na
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
@@ -24,11 +25,11 @@ from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
 from knft.model.plan import Frontend, FrontendKind, ServicePlan, TrafficAction
 from knft.nft import expressions as nft
-from knft.nft.objects import ArrayName, Chain, Container
+from knft.nft.objects import COMMENT_BYTES, ArrayName, Chain, Container, Contents
 from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends
 from knft.render.frontends import TrafficClass
-from knft.render.names import WIDE_MAP_PREFIX, WIDE_PREFIX
+from knft.render.names import SERVICE_IPS, SERVICE_NODEPORTS, WIDE_MAP_PREFIX, WIDE_PREFIX
 from knft.render.pools import external_cluster_rules, external_local_rules
 
 COPIES_FACTOR = 8
@@ -43,6 +44,7 @@ A new rule that uses a map makes the kernel walk the whole map: 13 ms for 100 00
 NUMBERS = 1 << 31
 """libnftables 1.0.6 lists larger constants as negative numbers."""
 
+_SERVICE_MAPS = (SERVICE_IPS, SERVICE_NODEPORTS)
 _CLASS_NUMBERS: dict[TrafficClass, int] = {"cluster": 0, "local": 1}
 
 
@@ -98,6 +100,25 @@ class WideNumbers:
             number = (number + 1) % NUMBERS
         self._taken.add(number)
         return number
+
+
+def read_numbers(found: Contents, names: Iterable[ServicePortName]) -> dict[ServicePortName, int]:
+    """Return the numbers of wide Service ports in a table: those in the verdicts whose comments contain the names.
+
+    So two Service ports whose names have the same hash keep their numbers after a restart.
+    """
+    numbers: dict[tuple[str, str], int] = {}
+    for (container, key), entry in found.entries.items():
+        if container in _SERVICE_MAPS and isinstance(entry.verdict, nft.Goto):
+            number = wide_number(entry.verdict.chain)
+            if number is not None:
+                numbers[entry.comment, str(key[-2])] = number
+    if not numbers:
+        return {}
+    by_name = {name: numbers.get((str(name)[:COMMENT_BYTES], NFT_PROTOCOLS[name.protocol])) for name in names}
+    count = Counter(by_name.values())
+    # Other programs may have changed the table, and a comment that was cut may fit several names.
+    return {name: number for name, number in by_name.items() if number is not None and count[number] == 1}
 
 
 def wide_port(plan: ServicePlan, numbers: WideNumbers) -> WidePort | None:

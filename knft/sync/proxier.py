@@ -275,7 +275,7 @@ class Proxier:
         snapshot = structs.replace(
             snapshot_as_read,
             sticky=self._writer.current_sticky_ports(snapshot_as_read.sticky, may_be_foreign=invalidation.declarations),
-            wide=self._writer.wide,
+            wide=self._writer.current_wide_numbers(snapshot_as_read.wide),
             preserved=quarantined,
             last_known=last_known,
         )

@@ -25,6 +25,7 @@ from knft.render.names import NODE_SETS, OWNED_CHAIN_PREFIXES, STICKY_PORTS
 from knft.render.numbering import StickyPort, sticky_hash_id
 from knft.render.pools import SharedChain, parse_shared_chain, shared_chain
 from knft.render.sticky import read_sticky_ports
+from knft.render.wide import read_numbers
 
 
 class SpecialOwner(enum.Enum):
@@ -84,7 +85,7 @@ class TableSnapshot(Struct, frozen=True):
     sticky: dict[str, StickyPort]
     """The sticky Service ports by hash ID."""
     wide: dict[ServicePortName, int] = {}
-    """The numbers of the wide Service ports, as far as this process has assigned them."""
+    """The numbers of the wide Service ports, as this process assigned them or as they were read back."""
     scope: SyncScope = SyncScope.FULL
     remove_expired_sticky: bool = False
     """Whether the sync removes expired records of sticky Service ports."""
@@ -167,8 +168,8 @@ def snapshot_from_listing(
     listing: TableListing | None, family: Family, config: Config, service_ports: Iterable[ServicePortName], now: float
 ) -> TableSnapshot:
     """Return the snapshot for a full sync of all Service ports; ``now`` is in seconds."""
-    constant_chains = layout.constant_chains_with_markers(family, config)
-    owners: frozenset[Owner] = frozenset({SpecialOwner.NODE, SpecialOwner.UNCLAIMED, *service_ports})
+    constant_chains, names = layout.constant_chains_with_markers(family, config), tuple(service_ports)
+    owners: frozenset[Owner] = frozenset({SpecialOwner.NODE, SpecialOwner.UNCLAIMED, *names})
     programmed: ProgrammedContents[Owner] = ProgrammedContents()
     if listing is None:
         return TableSnapshot(programmed, TableState.MISSING, owners, {})
@@ -195,6 +196,7 @@ def snapshot_from_listing(
         TableState.READY,
         owners,
         read_sticky_ports(listing.contents, now),
+        read_numbers(listing.contents, names),
         rule_digests=listing.rule_digests,
         stale_shared_chains=tuple(spec for spec in shared if spec is not None),
         listing=listing,

@@ -78,6 +78,11 @@ class TableWriter:
             return prefer_in_memory(found, self.sticky)
         return adopt_equal_targets(found, self.sticky) if may_be_foreign else dict(self.sticky)
 
+    def current_wide_numbers(self, found: dict[ServicePortName, int]) -> dict[ServicePortName, int]:
+        """Return the recorded numbers of wide Service ports, and those of ``found`` that are not in use."""
+        taken = set(self.wide.values())
+        return {name: number for name, number in found.items() if number not in taken} | self.wide
+
     def commit(self, snapshot: TableSnapshot, now: float) -> tuple[PreparedTransaction, float]:
         """Render the owners of a snapshot, send the transaction, and return it and the seconds that it took.
 

@@ -28,7 +28,7 @@ from knft.nft.objects import Chain, Contents
 from knft.render import wide
 from knft.render.fragment import Fragment, PortNumbers, render_plan
 from knft.render.numbering import Numbering
-from knft.render.wide import WideNumbers, WidePort, wide_chains, wide_number, wide_port
+from knft.render.wide import WideNumbers, WidePort, read_numbers, wide_chains, wide_number, wide_port
 from tests.support.kube_objects import port_name
 
 NUMBER = 333_376_051
@@ -213,6 +213,25 @@ def test_number_in_the_name_of_a_chain(chain: str, number: int | None) -> None:
 def test_number_is_the_same_in_a_new_process() -> None:
     """So a restart on an unchanged cluster sends nothing, also of another version of knft."""
     assert WideNumbers({}).assign(port_name()) == NUMBER
+
+
+def test_numbers_are_read_back_from_a_table() -> None:
+    """Two Service ports with the same hash must not exchange their numbers at a restart."""
+    first, second = port_name(), port_name(service="api")
+    contents = _render(_plan(0, 50, 200, 0, 0)).contents
+    (number,) = {wide_number(name) for name in contents.chains}
+    assert read_numbers(contents, [first, second]) == {first: number}
+    assert read_numbers(Contents.empty(), [first]) == {}
+
+
+def test_number_that_two_names_have_is_not_read_back() -> None:
+    """A comment that was cut may fit two Service ports."""
+    contents = _render(_plan(0, 50, 200, 0, 0)).contents
+    same = ServicePortName(*port_name()[:3], "TCP")
+    other = next(key for key in contents.entries if key[0] == "service-ips")
+    entry = contents.entries[other]
+    contents.entries["service-ips", ("10.96.0.9", "tcp", 80)] = structs.replace(entry, comment="default/api:http")
+    assert read_numbers(contents, [same, port_name(service="api")]) == {}
 
 
 def test_ports_whose_names_have_the_same_hash_get_different_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
