@@ -280,7 +280,7 @@ class Proxier:
             last_known=last_known,
         )
         if self._removal_hold.is_active:
-            snapshot = self._keeping_found(snapshot)
+            snapshot = self._with_removals_held(snapshot)
         declarations = layout.declarations(self.family)
         are_declared = all(container.name in snapshot.programmed.containers for container in declarations.containers)
         found = _listed_declarations(listing, declarations)
@@ -296,9 +296,11 @@ class Proxier:
         self._accepted_declarations = found
         return snapshot
 
-    def _keeping_found(self, snapshot: TableSnapshot) -> TableSnapshot:
+    def _with_removals_held(self, snapshot: TableSnapshot) -> TableSnapshot:
         without_endpoints = [name for name in self.state.service_ports() if not self.state.endpoints(name)]
-        snapshot = snapshot.keeping_found(without_endpoints, keeps_node=self._removal_hold.keeps_node(self.state.node))
+        snapshot = snapshot.with_removals_held(
+            without_endpoints, keeps_node=self._removal_hold.keeps_node(self.state.node)
+        )
         return self._for_replacement(snapshot) if snapshot.table is TableState.INCOMPATIBLE else snapshot
 
     def _for_replacement(self, snapshot: TableSnapshot) -> TableSnapshot:

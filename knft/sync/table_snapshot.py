@@ -89,7 +89,7 @@ class TableSnapshot(Struct, frozen=True):
     scope: SyncScope = SyncScope.FULL
     remove_expired_sticky: bool = False
     """Whether the sync removes expired records of sticky Service ports."""
-    keeps_found: bool = False
+    holds_removals: bool = False
     """Whether contents that no Service port claims, and records of sticky Service ports, stay as they were found: not
     all objects are known yet."""
     preserved: frozenset[ServicePortName] = frozenset()
@@ -111,14 +111,14 @@ class TableSnapshot(Struct, frozen=True):
     @property
     def removes_unclaimed(self) -> bool:
         """Whether unclaimed contents are removed."""
-        return self.scope in (SyncScope.FULL, SyncScope.UNCLAIMED_ONLY) and not self.keeps_found
+        return self.scope in (SyncScope.FULL, SyncScope.UNCLAIMED_ONLY) and not self.holds_removals
 
     @property
     def retires_records(self) -> bool:
         """Whether the records of removed sticky Service ports are retired."""
-        return self.is_full and not self.keeps_found
+        return self.is_full and not self.holds_removals
 
-    def keeping_found(self, without_endpoints: Iterable[ServicePortName], *, keeps_node: bool) -> "TableSnapshot":
+    def with_removals_held(self, without_endpoints: Iterable[ServicePortName], *, keeps_node: bool) -> "TableSnapshot":
         """Return the snapshot for a full sync with incomplete objects, which removes nothing that was found.
 
         If the endpoints of a Service port are not known yet, clients still reach those that were found. Of a sticky
