@@ -127,7 +127,7 @@ class TableSnapshot(Struct, frozen=True):
         kept: set[Owner] = {name for name in without_endpoints if sticky_hash_id(name) in self.sticky}
         if keeps_node and self._has_node_contents():
             kept.add(SpecialOwner.NODE)
-        return structs.replace(self, owners=self.owners - kept, keeps_found=True)
+        return structs.replace(self, owners=self.owners - kept, holds_removals=True)
 
     def _has_node_contents(self) -> bool:
         node = self.programmed.get(SpecialOwner.NODE)
