@@ -308,3 +308,23 @@ def test_only_differences_are_sent(before: OwnerContents, after: OwnerContents) 
     }
     removed = {(name, key) for name, keys in changes.removed.items() for key in keys}
     assert differing == removed | {(name, key) for name, added in changes.added.items() for key in added}
+
+
+def test_contents_of_all_owners_but_some() -> None:
+    contents: ProgrammedContents[str] = ProgrammedContents()
+    entries = {name: {("service-ips", (name,)): _entry("pool-tcp-1")} for name in "abc"}
+    contents.apply({name: _contents(found) for name, found in entries.items()})
+    assert contents.all_contents() == _contents(entries["a"] | entries["b"] | entries["c"])
+    assert contents.all_contents({"b", "d"}) == _contents(entries["a"] | entries["c"])
+
+
+def test_member_stays_until_its_last_owner_leaves() -> None:
+    contents: ProgrammedContents[str] = ProgrammedContents()
+    member = ("cluster-ips", ("10.96.0.1",))
+    for _ in range(2):
+        contents.apply({name: _contents(members=(member,)) for name in "abc"})
+    removed = []
+    for name in "abc":
+        removed.append(contents.diff({name: None}).removed)
+        contents.apply({name: None})
+    assert removed == [{}, {}, {"cluster-ips": (("10.96.0.1",),)}]

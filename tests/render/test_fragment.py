@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec import structs
 
 from knft.config import Config
 from knft.families import Family
@@ -237,6 +238,23 @@ def test_sticky_external_chain_applies_the_policy(
     start = f"sticky-{sticky.number}-"
     found = fragment.contents.chains[f"{start}external"].target_chains()
     assert [target.removeprefix(start) for target in found] == targets
+
+
+@pytest.mark.parametrize(
+    ("internal", "local", "chain"), [(CLUSTER, (NEAR,), "cluster"), (LOCAL, (NEAR,), "local"), (DROP, (), None)]
+)
+def test_sticky_cluster_ip_applies_the_internal_policy(
+    internal: TrafficAction, local: tuple[Endpoint, ...], chain: str | None
+) -> None:
+    """Without an external frontend, it needs no chain for the external policy."""
+    sticky = Numbering({}, 0.0).assign(port_name(), (AT_NEAR, AT_FAR), 60)
+    assert sticky is not None
+    plan = structs.replace(_plan(internal, CLUSTER, local=local, affinity=60), frontends=FRONTENDS[:1])
+    contents = _render(plan, PortNumbers(sticky)).contents
+    verdicts = _verdicts(contents)
+    expected = Jump(f"sticky-{sticky.number}-{chain}") if chain is not None else None
+    assert verdicts.get(("service-ips", IP)) == expected
+    assert f"sticky-{sticky.number}-external" not in contents.chains
 
 
 def _node(family: Family = Family.IPV4, pod_cidr: str | None = None) -> NodeView:

@@ -1,10 +1,20 @@
 """The whole table, as ``knft render`` prints it."""
 
+from msgspec import structs
+
+from knft.config import Config
 from knft.families import Family
 from knft.nft.expressions import Drop, Goto, Jump, Rule
 from knft.nft.objects import Chain, Entry, Hook, Key, Value
 from knft.nft.transaction import Transaction
-from knft.render.layout import declarations, whole_table, without_unreachable_chains
+from knft.render.layout import (
+    _shared_chain_samples,
+    declarations,
+    is_marker,
+    markers,
+    whole_table,
+    without_unreachable_chains,
+)
 
 HOOK = Hook("filter", "input", 0)
 
@@ -48,3 +58,27 @@ def test_whole_table_has_sorted_elements_and_those_that_rules_have_added() -> No
         "cluster-ips": [("a",), ("b",)],
     }
     assert table.containers == declarations(Family.IPV4).containers
+
+
+def test_rules_marker_changes_with_the_rules_only() -> None:
+    """Processes with equal rules leave each other's table as it is."""
+    config = Config("node-1", cluster_cidrs=("10.244.0.0/16",))
+    others = [structs.replace(config, masquerade_bit=7), structs.replace(config, masquerade_all=True)]
+    found = {markers(family, each)[1] for each in (config, *others) for family in Family}
+    assert len(found) == 6
+    assert markers(Family.IPV4, config) == markers(Family.IPV4, structs.replace(config, node_name="node-2"))
+    assert all(len(name) == len("rules-") + 8 for name in found)
+    assert all(is_marker(name) for family in Family for name in markers(family, config))
+    assert not is_marker("services")
+
+
+def test_rules_marker_covers_each_form_of_shared_chain() -> None:
+    """Rules depend on the kind of pool, and on whether there are several endpoints, one or none."""
+    names = {spec.name for spec in _shared_chain_samples()}
+    tcp = {name for name in names if "-tcp-" in name and "nodeport" not in name}
+    assert tcp == {
+        *("pool-tcp-1", "pool-tcp-2", "local-pool-tcp-1", "local-pool-tcp-2"),
+        *("external-pool-tcp-1", "external-pool-tcp-2"),
+        *("external-local-pool-tcp-0-of-2", "external-local-pool-tcp-1-of-2"),
+    }
+    assert len(names) == 6 * len(tcp)

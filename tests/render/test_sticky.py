@@ -9,8 +9,21 @@ from knft.families import Family
 from knft.model.endpoint import Endpoint
 from knft.model.plan import CategorizedEndpoints, Frontend, FrontendKind, ServicePlan, TrafficAction
 from knft.model.service_port import ServicePort
-from knft.nft.expressions import Chance, Concat, RandomNumber, Rule, Update
-from knft.nft.objects import ElementTimeout, Key, Target, Value
+from knft.nft.expressions import (
+    Chance,
+    Concat,
+    Constant,
+    Dnat,
+    Jump,
+    Match,
+    Meta,
+    Payload,
+    RandomNumber,
+    Reference,
+    Rule,
+    Update,
+)
+from knft.nft.objects import Chain, ElementTimeout, Key, Target, Value
 from knft.render.numbering import Slot, StickyPort
 from knft.render.pools import PoolChain, PoolKind
 from knft.render.sticky import migrate_affinity, sticky_chains
@@ -25,6 +38,10 @@ def _target(index: int) -> Target:
 
 def _rules(indexes: set[int], size: int) -> tuple[Rule, ...]:
     """Return the rules of the chain sticky-K-cluster of a port with ``size`` indexes and endpoints at these."""
+    return _chains(indexes, size)["sticky-7-cluster"].rules
+
+
+def _chains(indexes: set[int], size: int) -> dict[str, Chain]:
     endpoints = CategorizedEndpoints(tuple(Endpoint(*_target(index)) for index in sorted(indexes)))
     port = ServicePort("10.96.0.1", 80, "TCP", affinity_seconds=60)
     frontend = Frontend(FrontendKind.CLUSTER_IP, "10.96.0.1", "TCP", 80)
@@ -32,9 +49,7 @@ def _rules(indexes: set[int], size: int) -> tuple[Rule, ...]:
     slots = tuple(Slot(_target(index), None if index in indexes else LEFT) for index in range(size))
     sticky = StickyPort("WEB", "default/web:http", 7, slots, 60)
     pool = PoolChain(PoolKind("tcp"), len(indexes))
-    return sticky_chains(plan, sticky, {"cluster": [pool.name]}, Family.IPV4, Config("node-1"))[
-        "sticky-7-cluster"
-    ].rules
+    return sticky_chains(plan, sticky, {"cluster": [pool.name]}, Family.IPV4, Config("node-1"))
 
 
 def _probabilities(rules: tuple[Rule, ...]) -> dict[int, Fraction]:
@@ -79,3 +94,20 @@ def test_affinity_of_earlier_layouts_is_migrated() -> None:
         "affinity-3": {("10.0.0.2", 7): memory, ("10.0.0.2",): memory},
     }
     assert migrate_affinity(memories) == {"affinity": {("10.0.0.1", 7, 0): memory, ("10.0.0.2", 7, 3): memory}}
+
+
+def test_remembered_client_is_matched_renewed_and_translated() -> None:
+    """The keys contain the client's address; a rule that always applies needs no chance."""
+    (known, *picks, _) = _all_rules({3}, 4)
+    client = Payload("ip", "saddr")
+    renew = Update("affinity", Concat((client, Constant(7), Constant(3))), 60)
+    remembered = Match(renew.key, Reference("affinity"))
+    assert known == Rule((remembered, renew, Match(Meta("l4proto"), "tcp"), Dnat("ip", *_target(3))))
+    pick = Update("affinity", Concat((client, Constant(7), RandomNumber(1, 3))), 60)
+    assert picks == [Rule((Jump("sticky-7-cluster-known"),)), Rule((pick, Jump("sticky-7-cluster-known")))]
+
+
+def _all_rules(indexes: set[int], size: int) -> list[Rule]:
+    """Return the rules of the chains sticky-K-cluster-known and sticky-K-cluster."""
+    chains = _chains(indexes, size)
+    return [*chains["sticky-7-cluster-known"].rules, *chains["sticky-7-cluster"].rules]

@@ -250,3 +250,13 @@ def test_number_that_was_just_released_is_not_assigned_again(monkeypatch: pytest
     numbers.release(old)
     assert numbers.assign(new) != first
     assert numbers.changed == {old: None, new: 1 - first}
+
+
+def test_numbers_that_were_not_assigned_are_released_unless_preserved() -> None:
+    names = [ServicePortName("default", f"web-{n}", "http", "TCP") for n in range(3)]
+    numbers = WideNumbers({name: number for number, name in enumerate(names)})
+    numbers.assign(names[0])
+    numbers.release_unassigned({names[1]})
+    assert numbers.changed == {names[0]: 0, names[2]: None}
+    numbers.release(ServicePortName("default", "unknown", "http", "TCP"))
+    assert len(numbers.changed) == 2
