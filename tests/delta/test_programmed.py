@@ -312,7 +312,7 @@ def test_only_differences_are_sent(before: OwnerContents, after: OwnerContents) 
 
 def test_contents_of_all_owners_but_some() -> None:
     contents: ProgrammedContents[str] = ProgrammedContents()
-    entries = {name: {("service-ips", (name,)): _entry("pool-tcp-1")} for name in "abc"}
+    entries: dict[str, dict[Member, Entry]] = {name: {("service-ips", (name,)): _entry("pool-tcp-1")} for name in "abc"}
     contents.apply({name: _contents(found) for name, found in entries.items()})
     assert contents.all_contents() == _contents(entries["a"] | entries["b"] | entries["c"])
     assert contents.all_contents({"b", "d"}) == _contents(entries["a"] | entries["c"])
