@@ -26,7 +26,7 @@ from knft.sync.audit import (
     listed_rules,
 )
 from knft.sync.foreign_objects import find_foreign_objects
-from knft.sync.prepare import MAX_RULES, PreparedTransaction, prepare_transaction
+from knft.sync.prepare import PreparedTransaction, prepare_transaction
 from knft.sync.quarantine import bisect
 from knft.sync.state import ServiceState
 from knft.sync.table_interface import TableInterface
@@ -121,18 +121,17 @@ class TableWriter:
         family, transaction = self._state.node.family, prepared.transaction
         match snapshot.table:
             case TableState.READY:
-                # A packet that entered the base chain before a commit sees new map elements but old rules. If a chain
-                # were created in the same commit as the element that leads to it, it would have none (6.18).
-                for piece in transaction.new_chains_phase(MAX_RULES):
-                    self._table.commit(piece)
+                if transaction.new_chains:
+                    # A packet that entered the base chain before a commit sees new map elements but old rules. If a
+                    # chain were created in the same commit as the element that leads to it, it would have none (6.18).
+                    self._table.commit(transaction.new_chains_phase())
                 self._send_early_endpoints(transaction)
                 self._table.commit(transaction.main_phase().without_early_endpoints(MAX_ENDPOINTS))
             case TableState.MISSING:
                 self._table.declare(layout.declarations(family))
-                if transaction.early_endpoints(MAX_ENDPOINTS) or transaction.new_rule_count > MAX_RULES:
+                if transaction.early_endpoints(MAX_ENDPOINTS):
                     # Before the endpoints: for each new rule with a map, the kernel walks all elements of the map.
-                    for piece in transaction.new_chains_phase(MAX_RULES):
-                        self._table.commit(piece)
+                    self._table.commit(transaction.new_chains_phase())
                     self._send_early_endpoints(transaction)
                     transaction = transaction.main_phase().without_early_endpoints(MAX_ENDPOINTS)
                 self._table.commit(transaction)
