@@ -1,7 +1,7 @@
 """Transaction: the changes that one sync makes to one table."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct, structs
 
@@ -48,9 +48,22 @@ class Transaction(Struct, frozen=True):
             or self.deleted_chains
         )
 
-    def new_chains_phase(self) -> "Transaction":
-        """Return the first phase: new chains, which no packet can reach yet."""
-        return Transaction(self.family, self.table, new_chains=self.new_chains)
+    def new_chains_phase(self, max_rules: int) -> Iterator["Transaction"]:
+        """Yield the first phase: new chains, which no packet can reach yet.
+
+        Each transaction has at most ``max_rules`` rules, or one chain. If there are several, the first one creates all
+        chains without rules, because rules may refer to any of them.
+        """
+        pieces = list(_split_by_rules(self.new_chains, max_rules))
+        if len(pieces) > 1:
+            yield Transaction(self.family, self.table, new_chains=tuple(Chain(chain.name) for chain in self.new_chains))
+        for piece in pieces:
+            yield Transaction(self.family, self.table, new_chains=piece)
+
+    @property
+    def new_rule_count(self) -> int:
+        """The number of rules in ``new_chains``."""
+        return sum(len(chain.rules) for chain in self.new_chains)
 
     def endpoint_phase(self, size: int) -> Iterator["Transaction"]:
         """Yield transactions of at most ``size`` elements each, which add the ``early_endpoints``."""
@@ -101,3 +114,14 @@ class Transaction(Struct, frozen=True):
     def removed_count(self) -> int:
         """The number of removed elements, including the deferred ones."""
         return sum(len(keys) for removed in (self.removed, self.deferred_removals) for keys in removed.values())
+
+
+def _split_by_rules(chains: Iterable[Chain], max_rules: int) -> Iterator[tuple[Chain, ...]]:
+    piece: list[Chain] = []
+    for chain in chains:
+        if piece and sum(len(each.rules) for each in piece) + len(chain.rules) > max_rules:
+            yield tuple(piece)
+            piece = []
+        piece.append(chain)
+    if piece:
+        yield tuple(piece)

@@ -26,6 +26,9 @@ from knft.sync.state import ServiceState
 from knft.sync.superseded import find_superseded
 from knft.sync.table_snapshot import Owner, SpecialOwner, StickyPortRecord, TableSnapshot
 
+MAX_RULES = 4096
+"""Rules of new chains in one transaction; libnftables 1.0.6 needs about 20 KB of memory for each."""
+
 Fragments = Mapping[Owner, Fragment | None]
 
 
@@ -68,18 +71,18 @@ def prepare_transaction(
     superseded = find_superseded(snapshot.programmed, contents)
     removed, deferred = superseded.split(diff)
     new_shared, changed_shared = _missing_shared_chains(snapshot, desired)
-    goto_targets = _goto_targets(diff)
+    early_chains = _early_chains(diff)
     transaction = Transaction(
         family.nft,
         names.TABLE,
         new_chains=(
             *(shared_chain(spec, family, config) for spec in new_shared),
-            *(chain for chain in diff.new_chains if chain.name in goto_targets),
+            *(chain for chain in diff.new_chains if chain.name in early_chains),
         ),
         chains=(
             *_missing_constant_chains(snapshot, state, config),
             *(shared_chain(spec, family, config) for spec in changed_shared),
-            *(chain for chain in diff.new_chains if chain.name not in goto_targets),
+            *(chain for chain in diff.new_chains if chain.name not in early_chains),
             *diff.changed_chains,
             *(Chain(name) for name in diff.emptied_chains),
         ),
@@ -274,6 +277,13 @@ def _missing_shared_chains(snapshot: TableSnapshot, desired: Fragments) -> tuple
     missing = with_common_sizes(needed.values(), programmed) if needed else []
     existing = snapshot.listing.rule_counts if snapshot.listing is not None else {}
     return [spec for spec in missing if spec.name not in existing], [spec for spec in missing if spec.name in existing]
+
+
+def _early_chains(diff: ContentsDiff) -> set[str]:
+    """Return the new chains that are created before the main phase: all of them if they are large, to split them."""
+    if sum(len(chain.rules) for chain in diff.new_chains) > MAX_RULES:
+        return {chain.name for chain in diff.new_chains}
+    return _goto_targets(diff)
 
 
 def _goto_targets(diff: ContentsDiff) -> set[str]:

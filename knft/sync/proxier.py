@@ -20,6 +20,7 @@ from knft.nft.codec.listing import TableListing
 from knft.nft.objects import Contents, Table
 from knft.render import layout
 from knft.sync.invalidation import Invalidation, PendingInvalidations
+from knft.sync.prepare import MAX_RULES
 from knft.sync.previous_contents import PreviousContents
 from knft.sync.quarantine import Quarantine, RetryState, bisect
 from knft.sync.removal_hold import RemovalHold
@@ -170,7 +171,6 @@ class Proxier:
     def release_removals(self) -> None:
         """Have the next sync remove what no object requires; from any thread, after the last objects were passed."""
         self._removal_hold.end()
-        self.invalidate(Invalidation())
 
     def audit(self, table: TableInterface) -> int | None:
         """Compare what was committed with the table as read through ``table``; from any thread but the sync thread.
@@ -194,17 +194,19 @@ class Proxier:
         orphan_retry_due = self._orphan_retry is not None and self._orphan_retry.retry_at <= now
         if self._repair.is_due(now):
             self.invalidate(Invalidation(declarations=True))
-        return bool(self._quarantine.due(now) or orphan_retry_due or self._invalidations)
+        return bool(
+            self._quarantine.due(now) or orphan_retry_due or self._invalidations or self._removal_hold.was_released
+        )
 
     def _commit_changes(self, programmed: ProgrammedContents[Owner], changes: PendingChanges, now: float) -> bool:
         """Commit the changes; return False if the kernel refuses them, so that a full sync is needed."""
-        changed = changes.service_ports - self._quarantine.names()
+        first, *others = self._split_by_rules(changes.service_ports - self._quarantine.names())
         node = {SpecialOwner.NODE} if changes.node is not None else set[SpecialOwner]()
         removal_due = now - self._last_sticky_removal >= STICKY_REMOVAL_INTERVAL_SECONDS
         snapshot = TableSnapshot(
             programmed,
             TableState.READY,
-            changed | node,
+            first | node,
             self._writer.sticky,
             self._writer.wide,
             SyncScope.PARTIAL,
@@ -213,9 +215,29 @@ class Proxier:
         self._last_sticky_removal = now if removal_due else self._last_sticky_removal
         try:
             self._commit(snapshot, PreviousContents(programmed), now)
+            for names in others:
+                self._commit(self._partial_snapshot(names), PreviousContents(programmed), now)
         except KernelError:
             return False
         return True
+
+    def _split_by_rules(self, names: frozenset[ServicePortName]) -> list[frozenset[ServicePortName]]:
+        """Return the Service ports in batches whose chains have about ``MAX_RULES`` rules: one batch almost always.
+
+        A sticky Service port has a rule for each endpoint, and writes them all if one changes. libnftables 1.0.6 needs
+        20 KB for each rule of a transaction.
+        """
+        batches: list[set[ServicePortName]] = [set()]
+        rules = 0
+        for name in sorted(names):
+            port = self.state.service_port(name)
+            own = len(self.state.endpoints(name)) if port is not None and port.affinity_seconds else 0
+            if own and rules + own > MAX_RULES and batches[-1]:
+                batches.append(set())
+                rules = 0
+            batches[-1].add(name)
+            rules += own
+        return [frozenset(batch) for batch in batches]
 
     def _sync_full(self, previous: PreviousContents, now: float) -> RepairReport:
         """Read the table back and commit all differences; quarantine the Service ports that the kernel refuses."""
@@ -239,7 +261,7 @@ class Proxier:
         if self._counters.table_created:
             self._repair.record_replacement()
         else:
-            self._repair.delete_others()
+            self._repair.delete_remaining_objects()
         if invalidation.declarations and self._counters.has_changes:
             self._repair.require_verification()
         return self._repair.verify(now, lambda: bool(self._invalidations or self._is_check_planned))

@@ -20,13 +20,13 @@ from knft.render.sticky import migrate_affinity
 from knft.sync.audit import (
     ExpectedContents,
     TablePosition,
+    chains_with_other_listing_format,
     changed_positions,
     find_differences,
-    listed_otherwise,
     listed_rules,
 )
 from knft.sync.foreign_objects import find_foreign_objects
-from knft.sync.prepare import PreparedTransaction, prepare_transaction
+from knft.sync.prepare import MAX_RULES, PreparedTransaction, prepare_transaction
 from knft.sync.quarantine import bisect
 from knft.sync.state import ServiceState
 from knft.sync.table_interface import TableInterface
@@ -121,17 +121,18 @@ class TableWriter:
         family, transaction = self._state.node.family, prepared.transaction
         match snapshot.table:
             case TableState.READY:
-                if transaction.new_chains:
-                    # A packet that entered the base chain before a commit sees new map elements but old rules. If a
-                    # chain were created in the same commit as the element that leads to it, it would have none (6.18).
-                    self._table.commit(transaction.new_chains_phase())
+                # A packet that entered the base chain before a commit sees new map elements but old rules. If a chain
+                # were created in the same commit as the element that leads to it, it would have none (6.18).
+                for piece in transaction.new_chains_phase(MAX_RULES):
+                    self._table.commit(piece)
                 self._send_early_endpoints(transaction)
                 self._table.commit(transaction.main_phase().without_early_endpoints(MAX_ENDPOINTS))
             case TableState.MISSING:
                 self._table.declare(layout.declarations(family))
-                if transaction.early_endpoints(MAX_ENDPOINTS):
+                if transaction.early_endpoints(MAX_ENDPOINTS) or transaction.new_rule_count > MAX_RULES:
                     # Before the endpoints: for each new rule with a map, the kernel walks all elements of the map.
-                    self._table.commit(transaction.new_chains_phase())
+                    for piece in transaction.new_chains_phase(MAX_RULES):
+                        self._table.commit(piece)
                     self._send_early_endpoints(transaction)
                     transaction = transaction.main_phase().without_early_endpoints(MAX_ENDPOINTS)
                 self._table.commit(transaction)
@@ -221,7 +222,7 @@ class TableWriter:
         family, config = self._state.node.family, self._config
         differences = find_differences(listing, snapshot, family, config) - (changed_meanwhile or set())
         listed = listed_rules(listing, differences)
-        differences -= listed_otherwise(listed, self._unexpected_rules)
+        differences -= chains_with_other_listing_format(listed, self._unexpected_rules)
         self._unexpected_rules = listed
         foreign = find_foreign_objects(listing, family, config).all if listing is not None else frozenset()
         return differences | {(str(each), ()) for each in foreign}
@@ -235,7 +236,7 @@ class TableWriter:
         if expected is None:
             return set()
         differences = find_differences(listing, expected, self._state.node.family, self._config)
-        return differences - listed_otherwise(listed_rules(listing, differences), rules_before)
+        return differences - chains_with_other_listing_format(listed_rules(listing, differences), rules_before)
 
     def target_chains(self) -> set[str]:
         """Return the chains to which elements lead that the last sync left in the table."""

@@ -84,3 +84,59 @@ def test_refused_service_leaves_no_endpoints_behind(harness: KernelHarness, refu
     contents = harness.listing().contents
     assert contents == contents_of_fresh_start(harness)
     assert not any("10.96.0.5" in name.prefix for name in contents.arrays)
+
+
+@pytest.mark.parametrize("table", ["missing", "existing"])
+def test_new_chains_of_a_large_sticky_service_are_sent_in_pieces(
+    harness: KernelHarness, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    """All chains exist before the first has rules, since rules may lead to any of them; the verdicts come last."""
+    for module in ("prepare", "table_writer"):
+        monkeypatch.setattr(f"knft.sync.{module}.MAX_RULES", 10)
+    if table == "existing":
+        harness.sync()
+    ports = [{"name": f"p{number}", "port": number} for number in range(1, 6)]
+    slice_ports = [{"name": f"p{number}", "port": 8000 + number} for number in range(1, 6)]
+    harness.apply(
+        service("web", sessionAffinity="ClientIP", ports=ports),
+        *(item | {"ports": slice_ports} for item in slices("web", range(1, 6))),
+    )
+    port = harness.checked_tables[Family.IPV4]
+    port.transactions.clear()
+
+    harness.sync()
+
+    sent = [transaction for transaction in port.transactions if not transaction.is_empty]
+    rules = [sum(len(chain.rules) for chain in transaction.new_chains) for transaction in sent]
+    assert rules[0] == 0
+    assert len(sent[0].new_chains) >= 10
+    sticky_rules = [
+        sum(len(chain.rules) for chain in each.new_chains if chain.name.startswith("sticky-")) for each in sent
+    ]
+    assert max(sticky_rules) <= 10
+    assert sum(sticky_rules) == 5 * (5 + 3)
+    assert _verdict_counts(sent)[-1] == 5
+    assert harness.listing().contents == contents_of_fresh_start(harness)
+
+
+def test_changed_chains_of_a_large_sticky_service_are_sent_in_pieces(
+    harness: KernelHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Service port is never split, so its packets see one change."""
+    ports = [{"name": f"p{number}", "port": number} for number in range(1, 6)]
+    slice_ports = [{"name": f"p{number}", "port": 8000 + number} for number in range(1, 6)]
+    item = service("web", sessionAffinity="ClientIP", ports=ports)
+    harness.apply(item, *(each | {"ports": slice_ports} for each in slices("web", range(1, 6))))
+    harness.sync()
+    monkeypatch.setattr("knft.sync.proxier.MAX_RULES", 10)
+    harness.apply(*(each | {"ports": slice_ports} for each in slices("web", range(1, 5))))
+    port = harness.checked_tables[Family.IPV4]
+    port.transactions.clear()
+
+    harness.sync()
+
+    sent = [transaction for transaction in port.transactions if not transaction.is_empty]
+    assert [len(transaction.chains) for transaction in sent] == [4, 4, 2]
+    assert port.reads == 1
+    counts = harness.listing().rule_counts
+    assert [count for name, count in counts.items() if name.endswith("-known")] == [4] * 5
