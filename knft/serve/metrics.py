@@ -228,7 +228,8 @@ class SyncMetrics:
             "knft_removal_refused", "1 while the table contains stale objects that the kernel refuses to delete"
         )
         self.repair_failed = gauge(
-            "knft_repair_failed", "1 while the table is not as it should be, although knft has tried to repair it"
+            "knft_repair_failed",
+            "1 while the table differs from the expected rules, although knft has tried to repair it",
         )
         self.foreign_objects_removed = counter(
             "knft_foreign_objects_removed_total", "Chains, sets and other objects of other programs that knft deleted"

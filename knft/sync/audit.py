@@ -79,7 +79,7 @@ def listed_rules(listing: TableListing | None, differences: Iterable[TablePositi
     return {name: listing.rule_digests.get(name, "") for name, key in differences if not key} if listing else {}
 
 
-def listed_otherwise(listed: Mapping[str, str], before: Mapping[str, str]) -> set[TablePosition]:
+def chains_with_other_listing_format(listed: Mapping[str, str], before: Mapping[str, str]) -> set[TablePosition]:
     """Return the chains whose rules are right, although they are not listed as expected.
 
     They were listed with the same digest ``before`` knft wrote them again, so this version of libnftables lists the

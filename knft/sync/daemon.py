@@ -1,12 +1,13 @@
 """Daemon: passes objects to both families' states, syncs when a change is due, and logs and retries failures."""
 
 import logging
+import math
 import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 from knft.errors import KernelError
 from knft.families import Family
@@ -125,11 +126,8 @@ class Daemon:
 
     def _notify(self, call: Callable[[SyncObserver], None]) -> None:
         for observer in self._observers:
-            try:
+            with _bugs_logged(type(observer).__name__):
                 call(observer)
-            except Exception as error:
-                exit_if_out_of_memory(error)
-                log.exception("%s failed unexpectedly; please report this", type(observer).__name__)
 
     def check_node(self) -> None:
         """Check the node's settings before the first sync.
@@ -165,7 +163,10 @@ class Daemon:
 
     def sync(self) -> bool:
         """Sync every family; return whether all succeeded."""
-        self._log_node_problems()
+        with _bugs_logged("the check of the node"):
+            self._log_node_problems()
+        for proxier in self._proxiers:
+            self._begin_check(proxier)
         with gc_disabled():
             succeeded = [self._sync_one(proxier) for proxier in self._proxiers]
         if self._had_full_sync:
@@ -173,12 +174,16 @@ class Daemon:
             self._had_full_sync = False
         return all(succeeded)
 
+    def _begin_check(self, proxier: Proxier) -> None:
+        """Make the next sync a full one if the check of foreign changes is due."""
+        changes = self._foreign_changes[proxier.family].begin_check(time.monotonic())
+        if changes is not None:
+            log.warning("%s: %s; reading the table back", proxier.family.value, changes)
+            proxier.invalidate(Invalidation(declarations=True))
+
     def _sync_one(self, proxier: Proxier) -> bool:
-        foreign_changes = self._foreign_changes[proxier.family]
-        if (changes := foreign_changes.begin_check()) is not None:
-            log.warning("%s: %s; checking it", proxier.family.value, changes)
         succeeded = self._sync_and_report(proxier)
-        foreign_changes.finish_check(time.monotonic())
+        self._foreign_changes[proxier.family].finish_check(time.monotonic())
         return succeeded
 
     def _sync_and_report(self, proxier: Proxier) -> bool:
@@ -205,10 +210,11 @@ class Daemon:
     def _record_success(self, report: SyncReport) -> None:
         log.log(logging.INFO if report.is_full else logging.DEBUG, "%s", report)
         self._had_full_sync |= report.is_full
-        self._log_repair(report)
-        self._log_new_problems(report)
         if report.next_sync_within is not None:
             self._runner.request_within(report.next_sync_within)
+        with _bugs_logged("the log of a sync"):
+            self._log_repair(report)
+            self._log_new_problems(report)
 
     def _log_repair(self, report: SyncReport) -> None:
         """Log what was removed from the table, and that the table is right; both were found by reading it back."""
@@ -234,7 +240,7 @@ class Daemon:
         if report.orphan_error:
             problems.add(f"stale objects could not be removed; knft retries the removal: {report.orphan_error}")
         if report.repair.error:
-            problems.add(f"the table is not as it should be; knft retries the repair: {report.repair.error}")
+            problems.add(f"{report.repair.error}; knft retries the repair")
         reported = self._reported_problems.get(report.family, set())
         self._reported_problems[report.family] = problems
         for problem in sorted(problems - reported):
@@ -244,9 +250,9 @@ class Daemon:
         """Queue a full sync after foreign changes of knft's tables, until ``stop`` is set. Needs its own thread."""
         while not stop.is_set():
             try:
-                for change in monitor.receive(self._seconds_to_check()):
+                for change in monitor.receive(self._seconds_to_poll()):
                     self._record_foreign_change(change)
-                self._release_foreign_changes()
+                self._request_due_check()
             except KernelError as error:
                 log.warning("%s; until notifications work again, only the audit finds foreign changes", error)
                 self._reopen_monitor(monitor, stop)
@@ -291,21 +297,21 @@ class Daemon:
                 seconds = self._foreign_changes[proxier.family].add(change, time.monotonic())
                 if seconds:
                     log.warning(
-                        "%s: %s changes the table again and again: stop it; knft checks the table in %.0f s",
+                        "%s: the table is changed again and again, now by %s: stop this process; "
+                        "knft reads the table back in %d s",
                         proxier.family.value,
                         change.process or "an unknown process",
-                        seconds,
+                        math.ceil(seconds),
                     )
 
-    def _seconds_to_check(self) -> float:
+    def _seconds_to_poll(self) -> float:
         now = time.monotonic()
-        return min(POLL_SECONDS, *(changes.seconds_to_release(now) for changes in self._foreign_changes.values()))
+        return min(POLL_SECONDS, *(changes.seconds_to_poll(now) for changes in self._foreign_changes.values()))
 
-    def _release_foreign_changes(self) -> None:
-        for proxier in self._proxiers:
-            if self._foreign_changes[proxier.family].release(time.monotonic()):
-                proxier.invalidate(Invalidation(declarations=True))
-                self._runner.request()
+    def _request_due_check(self) -> None:
+        now = time.monotonic()
+        if any(changes.is_due(now) for changes in self._foreign_changes.values()):
+            self._runner.request()
 
     def check_delays(self) -> dict[Family, float]:
         """Return the seconds that knft waits before it checks each table after a foreign change; from any thread."""
@@ -364,3 +370,13 @@ class Daemon:
         threading.Thread(target=stop_runner, name="stop", daemon=True).start()
         threading.Thread(target=self._audit_periodically, args=[stop], name="audit", daemon=True).start()
         self._runner.loop()
+
+
+@contextmanager
+def _bugs_logged(name: str) -> Iterator[None]:
+    """Log an unexpected error of what is done beside a sync: a bug in that must not end the loop."""
+    try:
+        yield
+    except Exception as error:
+        exit_if_out_of_memory(error)
+        log.exception("%s failed unexpectedly; please report this", name)

@@ -1,9 +1,10 @@
 """ForeignChanges: decides when knft checks its table after changes by other programs.
 
 knft checks the table at once. But if another program changes it after each check, such as a second knft process with
-other objects, the delay before the next check doubles, so that both do not sync without end.
+other objects, the delay before the next check doubles, so that both do not sync without end. Only repeated changes wait
+long: a change by another program, or of other chains and sets, is checked within NEW_CHANGE_DELAY_SECONDS.
 
-    add ──▶ waiting ──release──▶ released ──begin_check──▶ checking ──finish_check──▶ none
+    add ──▶ waiting ──begin_check──▶ checking ──finish_check──▶ none
 """
 
 import math
@@ -19,10 +20,11 @@ UNDELAYED_REPETITIONS = 4
 """How many repetitions are checked without delay."""
 FIRST_DELAY_SECONDS = 1.0
 MAX_DELAY_SECONDS = 30.0
-MAX_DELAY_FOR_KNFT_SECONDS = 3600.0
-"""The longest delay if only other knft processes make the changes: their rules serve traffic, too."""
+NEW_CHANGE_DELAY_SECONDS = 5.0
+"""The longest delay of a change that differs from those that the last check handled. It bounds the checks per minute if
+a program changes other chains each time."""
 CHECK_POLL_SECONDS = 0.25
-"""How often to look whether a check has ended, while more changes wait."""
+"""How often to look whether a check has begun or ended, while changes wait for that."""
 MAX_LOGGED_NAMES = 5
 """Most names of chains and sets in a log line."""
 
@@ -44,10 +46,16 @@ class ForeignChangeSummary(Struct, frozen=True):
             self.overrun or change.overrun,
         )
 
-    @property
-    def is_by_knft(self) -> bool:
-        """Whether only other knft processes made the changes, as far as their names are known."""
-        return all(process.startswith("knft (") for process in self.processes)
+    def repeats(self, earlier: "ForeignChangeSummary") -> bool:
+        """Return whether programs of the same names have changed the same chains and sets earlier, or more of them."""
+        return (
+            self._program_names() <= earlier._program_names()
+            and self.names <= earlier.names
+            and self.overrun <= earlier.overrun
+        )
+
+    def _program_names(self) -> frozenset[str]:
+        return frozenset(process.partition(" (pid ")[0] for process in self.processes)
 
     def __str__(self) -> str:
         """Return text such as "nft (pid 7) changed the table: services"."""
@@ -64,69 +72,76 @@ class ForeignChanges:
         """Start without any."""
         self._lock = threading.Lock()
         self._waiting: ForeignChangeSummary | None = None
-        self._released: ForeignChangeSummary | None = None
-        self._is_checking = False
+        self._checked = ForeignChangeSummary()
+        """The changes that the last check handled."""
         self._checked_at = -math.inf
+        """The end of the last check; infinite while it runs."""
         self._repetitions = 0
-        self._delay = 0.0
 
     def add(self, change: ForeignChange, now: float) -> float:
-        """Record a change; return the seconds until the check that it causes, 0 if that is due or already planned."""
-        with self._lock:
-            if self._released is not None and not self._is_checking:
-                self._released = self._released.with_change(change)
-                return 0.0
-            if self._waiting is not None:
-                self._waiting = self._waiting.with_change(change)
-                return 0.0
-            self._waiting = ForeignChangeSummary().with_change(change)
-            self._repetitions = self._repetitions + 1 if self._is_checking or now < self._quiet_at() else 0
-            self._delay = self._next_delay()
-            return self._delay if self._is_checking else max(0.0, self._due_at() - now)
+        """Record a change; return the seconds until the check if this change plans it later or brings it forward.
 
-    def _next_delay(self) -> float:
+        Returns 0 if the check is due, or planned for this time already.
+        """
+        with self._lock:
+            if self._waiting is None:
+                self._repetitions = self._repetitions + 1 if now < self._quiet_at() else 0
+                planned_delay = math.inf
+            else:
+                planned_delay = self._delay()
+            self._waiting = (self._waiting or ForeignChangeSummary()).with_change(change)
+            if self._delay() == planned_delay:
+                return 0.0
+            return self._delay() if self._is_checking() else max(0.0, self._due_at() - now)
+
+    def _is_checking(self) -> bool:
+        return self._checked_at == math.inf
+
+    def _delay(self) -> float:
+        """Return the time from the last check to the next one, for the waiting changes or else for a repetition."""
         delayed = self._repetitions - UNDELAYED_REPETITIONS
         if delayed <= 0:
             return 0.0
-        is_by_knft = self._waiting is not None and self._waiting.is_by_knft
-        longest = MAX_DELAY_FOR_KNFT_SECONDS if is_by_knft else MAX_DELAY_SECONDS
+        is_repetition = self._waiting is None or self._waiting.repeats(self._checked)
+        longest = MAX_DELAY_SECONDS if is_repetition else NEW_CHANGE_DELAY_SECONDS
         return min(FIRST_DELAY_SECONDS * 2.0 ** min(delayed - 1, 32), longest)
 
     def _due_at(self) -> float:
-        return self._checked_at + self._delay
+        return self._checked_at + self._delay()
 
     def _quiet_at(self) -> float:
-        """Return the time from which a change does not count as a repetition."""
-        return self._checked_at + max(REPETITION_SECONDS, self._delay)
+        """Return the time from which a change does not count as a repetition, if none waits."""
+        return self._checked_at + max(REPETITION_SECONDS, self._delay())
 
-    def seconds_to_release(self, now: float) -> float:
-        """Return the time until ``release`` may succeed; infinite if no change waits."""
+    def is_due(self, now: float) -> bool:
+        """Return whether ``begin_check`` would begin a check."""
+        with self._lock:
+            return self._waiting is not None and now >= self._due_at()
+
+    def seconds_to_poll(self, now: float) -> float:
+        """Return the time after which to call ``is_due`` again; infinite if no change waits."""
         with self._lock:
             if self._waiting is None:
                 return math.inf
-            return CHECK_POLL_SECONDS if self._released is not None else max(0.0, self._due_at() - now)
+            seconds = self._due_at() - now
+            return seconds if 0 < seconds < math.inf else CHECK_POLL_SECONDS
 
-    def release(self, now: float) -> bool:
-        """Release the waiting changes for a check if that is due; return whether it is."""
+    def begin_check(self, now: float) -> ForeignChangeSummary | None:
+        """Return the waiting changes if they are due: the sync that begins now checks them. Otherwise return None."""
         with self._lock:
-            if self._waiting is None or self._released is not None or now < self._due_at():
-                return False
-            self._waiting, self._released = None, self._waiting
-            return True
-
-    def begin_check(self) -> ForeignChangeSummary | None:
-        """Return the released changes, which the sync that begins now checks; None if there are none."""
-        with self._lock:
-            self._is_checking = self._released is not None
-            return self._released
+            if self._waiting is None or now < self._due_at():
+                return None
+            self._checked, self._checked_at = self._waiting, math.inf
+            self._waiting = None
+            return self._checked
 
     def finish_check(self, now: float) -> None:
-        """Record the end of the sync, which has checked the released changes if there were any."""
+        """Record the end of a sync, which may have been a check."""
         with self._lock:
-            if self._is_checking:
-                self._released, self._is_checking, self._checked_at = None, False, now
+            if self._is_checking():
+                self._checked_at = now
 
     def delay(self, now: float) -> float:
         """Return the seconds between a check and the next one; 0 unless changes repeat."""
         with self._lock:
-            return self._delay if self._waiting is not None or now < self._quiet_at() else 0.0
+            return self._delay() if self._waiting is not None or now < self._quiet_at() else 0.0

@@ -26,12 +26,12 @@ class ForeignObjects(Struct, frozen=True):
     """The foreign objects of one table: base chains, which can affect any packet, and all others, which cannot."""
 
     base_chains: frozenset[NamedObject] = frozenset()
-    others: frozenset[NamedObject] = frozenset()
+    unhooked_objects: frozenset[NamedObject] = frozenset()
 
     @property
     def all(self) -> frozenset[NamedObject]:
         """All of them."""
-        return self.base_chains | self.others
+        return self.base_chains | self.unhooked_objects
 
     def deletion_steps(self) -> Iterator[tuple[tuple[NamedObject, ...], tuple[str, ...]]]:
         """Yield the steps that delete the objects other than base chains: what to delete, and which chains to empty.
@@ -39,11 +39,11 @@ class ForeignObjects(Struct, frozen=True):
         Each step is a transaction. Rules refer to all other objects; maps to chains and stateful objects. Kernels
         before 6.2 refuse to delete a chain in the transaction that deletes the last reference to it.
         """
-        chains = sorted(each for each in self.others if each.kind == _CHAIN)
+        chains = sorted(each for each in self.unhooked_objects if each.kind == _CHAIN)
         if chains:
             yield (), tuple(chain.name for chain in chains)
-        containers = {each for each in self.others if each.kind in ("set", "map", "flowtable")}
-        stateful = self.others - containers - set(chains)
+        containers = {each for each in self.unhooked_objects if each.kind in ("set", "map", "flowtable")}
+        stateful = self.unhooked_objects - containers - set(chains)
         by_text = {each for each in stateful if each.kind in TEXT_KINDS}
         for step in (sorted(containers), chains, sorted(stateful - by_text), sorted(by_text)):
             if step:

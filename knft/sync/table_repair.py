@@ -11,6 +11,7 @@ from knft.families import Family
 from knft.nft.codec.listing import TableListing
 from knft.nft.objects import NamedObject
 from knft.render import layout
+from knft.render.names import TABLE
 from knft.sync.foreign_objects import ForeignObjects, describe, find_foreign_objects
 from knft.sync.quarantine import RetryState, bisect
 from knft.sync.table_interface import TableInterface
@@ -43,6 +44,7 @@ class TableRepair:
         self._family = family
         self._config = config
         self._table = table
+        self._table_name = f"table {family.nft} {TABLE}"
         self._writer = writer
         self._found = ForeignObjects()
         """The foreign objects that this sync found."""
@@ -91,8 +93,8 @@ class TableRepair:
 
         Such a chain may drop all traffic, so it is deleted before anything else is sent. But if knft's own base chains
         are not all in place, the foreign ones may be those of another version of knft, which serve the traffic until
-        this version's are: ``delete_others`` then deletes them. If the kernel refuses a deletion, the returned listing
-        requires the table's replacement.
+        this version's are: ``delete_remaining_objects`` then deletes them. If the kernel refuses a deletion, the
+        returned listing requires the table's replacement.
         """
         self._found = find_foreign_objects(listing, self._family, self._config)
         self._unconfirmed |= self._found.all
@@ -114,7 +116,7 @@ class TableRepair:
         own = {chain.name for chain in layout.constant_chains(self._family, self._config) if chain.hook is not None}
         return own.issubset(up_to_date_chains(listing, self._family, self._config))
 
-    def delete_others(self) -> None:
+    def delete_remaining_objects(self) -> None:
         """Delete the remaining foreign objects that this sync found; knft's own rules and elements must be in force.
 
         The next ``verify`` reports those that remain. If elements that this sync did not remove lead to foreign chains,
@@ -122,7 +124,7 @@ class TableRepair:
         """
         found, self._found = self._found, ForeignObjects()
         self._delete(found.base_chains)
-        chains = {each.name for each in found.others if each.kind == "chain"}
+        chains = {each.name for each in found.unhooked_objects if each.kind == "chain"}
         if chains and not chains.isdisjoint(self._writer.target_chains()):
             return
         for objects, emptied in found.deletion_steps():
@@ -160,7 +162,7 @@ class TableRepair:
         try:
             listing = self._table.read()
         except KernelError as error:
-            return self._failed(RepairReport(error=f"the table could not be read back: {error}"), now)
+            return self._failed(RepairReport(error=f"{self._table_name} could not be read back: {error}"), now)
         report = self._compare(listing)
         if not report.error:
             self._must_verify, self._retry = False, None
@@ -174,13 +176,14 @@ class TableRepair:
         )
         removed, self._unconfirmed = self._unconfirmed - remaining, self._unconfirmed & remaining
         differences = self._writer.differences(listing, self._digests_before)
-        reasons = [f"{len(differences)} elements or chains differ"] if differences else []
+        reasons = [f"{len(differences)} elements or chains"] if differences else []
         if remaining:
             refusals = [str(error) for each, error in self._refusals.items() if each in remaining]
             reasons.append(
                 f"foreign objects remain: {describe(remaining)}{''.join(f' ({why})' for why in refusals[:1])}"
             )
-        return RepairReport(not reasons, removed, "; ".join(reasons))
+        error = f"{self._table_name} differs from the expected rules: {'; '.join(reasons)}" if reasons else ""
+        return RepairReport(not reasons, removed, error)
 
     def _failed(self, report: RepairReport, now: float) -> RepairReport:
         first = RetryState(report.error, now, self._config.sync_period)

@@ -2,7 +2,7 @@
 
 from knft.nft.objects import Chain
 from knft.nft.transaction import Transaction
-from knft.sync.audit import changed_positions, listed_otherwise
+from knft.sync.audit import chains_with_other_listing_format, changed_positions
 
 
 def test_each_part_of_a_transaction_changes_positions() -> None:
@@ -22,4 +22,4 @@ def test_each_part_of_a_transaction_changes_positions() -> None:
 
 def test_rules_that_are_listed_as_before_knft_wrote_them_are_right() -> None:
     listed = {"same": "1", "other": "2", "new": "3", "missing": ""}
-    assert listed_otherwise(listed, {"same": "1", "other": "9", "missing": ""}) == {("same", ())}
+    assert chains_with_other_listing_format(listed, {"same": "1", "other": "9", "missing": ""}) == {("same", ())}

@@ -174,7 +174,7 @@ def test_foreign_changes_are_counted_and_logged_in_one_line(
     assert caplog.messages == [
         (
             "IPv4: nft (pid 7), other (pid 8) changed the table: chain-0, chain-1, chain-2, chain-3, chain-4 and more; "
-            "checking it"
+            "reading the table back"
         )
     ]
     assert filled.daemon.foreign_changes == {Family.IPV4: 2}
@@ -189,8 +189,11 @@ def test_repeated_foreign_changes_delay_the_check(filled: KernelHarness, caplog:
         stop = threading.Event()
         filled.daemon.watch_foreign_changes(_FakeMonitor(stop, change), stop)  # type: ignore[arg-type]
         filled.daemon.sync()
-    checks = "IPv4: nft (pid 7) changed the table; checking it"
-    warning = "IPv4: nft (pid 7) changes the table again and again: stop it; knft checks the table in 1 s"
+    checks = "IPv4: nft (pid 7) changed the table; reading the table back"
+    warning = (
+        "IPv4: the table is changed again and again, now by nft (pid 7): stop this process; "
+        "knft reads the table back in 1 s"
+    )
     warnings = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
     assert warnings == [*[checks] * (UNDELAYED_REPETITIONS + 1), warning]
 

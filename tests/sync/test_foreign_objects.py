@@ -15,6 +15,7 @@ from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 V4 = Family.IPV4
+DIFFERS = "table ip knft differs from the expected rules"
 FOREIGN_CHANGE = Invalidation(declarations=True)
 """What the notification of a foreign change that created objects leads to."""
 
@@ -154,10 +155,7 @@ def test_refused_deletion_is_reported_and_retried_with_growing_delays(
         clock.now += delay
     assert harness.listing().other_objects == {NamedObject("counter", "stays")}
     assert "read it back" not in caplog.text
-    problem = (
-        "IPv4: the table is not as it should be; knft retries the repair: "
-        "foreign objects remain: counter stays (refused for the test)"
-    )
+    problem = f"IPv4: {DIFFERS}: foreign objects remain: counter stays (refused for the test); knft retries the repair"
     assert caplog.messages.count(problem) == 1
     assert caplog.messages.count("IPv4: knft repairs the table; it removed counter goes, set s") == 1
     checked.on_delete = lambda _: None
@@ -186,7 +184,7 @@ def test_change_during_the_repair_is_not_called_repaired(namespace: Namespace) -
     harness.proxiers[V4].invalidate(FOREIGN_CHANGE)
     checked.on_delete = lambda _: _nft(namespace, "flush chain ip knft services")
     repair = harness.sync()[V4].repair
-    assert (repair.repaired, repair.error) == (False, "1 elements or chains differ")
+    assert (repair.repaired, repair.error) == (False, f"{DIFFERS}: 1 elements or chains")
     checked.on_delete = lambda _: None
     harness.proxiers[V4].invalidate(FOREIGN_CHANGE)
     assert harness.sync()[V4].repair.repaired
@@ -215,7 +213,7 @@ def test_log_line_names_a_few_of_many_objects(namespace: Namespace, caplog: pyte
 def test_flowtables_are_deleted_after_the_rules_that_refer_to_them(namespace: Namespace) -> None:
     """The kernel of these tests has no flowtables: it must know the command, and not the object."""
     objects = {NamedObject("flowtable", "offload"), NamedObject("chain", "forwarded"), NamedObject("counter", "c")}
-    steps = list(ForeignObjects(others=frozenset(objects)).deletion_steps())
+    steps = list(ForeignObjects(unhooked_objects=frozenset(objects)).deletion_steps())
     assert [[str(each) for each in deleted] or emptied for deleted, emptied in steps] == [
         ("forwarded",),
         ["flowtable offload"],

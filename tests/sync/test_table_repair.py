@@ -17,6 +17,8 @@ from tests.support.kernel_harness import slices
 from tests.support.memory_table import MemoryTable
 from tests.sync.memory_harness import MemoryHarness, synced_harness
 
+DIFFERS = "table ip knft differs from the expected rules"
+
 
 @pytest.fixture
 def harness() -> MemoryHarness:
@@ -58,7 +60,7 @@ def test_refused_deletion_of_a_foreign_object_is_retried(harness: MemoryHarness)
     for delay in (30.0, 60.0):
         report = harness.sync()
         assert not report.repair.repaired
-        assert report.repair.error == "foreign objects remain: set their-set (busy)"
+        assert report.repair.error == f"{DIFFERS}: foreign objects remain: set their-set (busy)"
         assert report.next_sync_within == delay
         harness.now += delay
     harness.table.stop_failing()
@@ -88,7 +90,7 @@ def test_chain_that_cannot_be_emptied_is_reported(harness: MemoryHarness) -> Non
     harness.table.on_delete = refuse
     harness.proxier.invalidate(Invalidation(declarations=True))
     assert harness.sync().repair.error == (
-        "foreign objects remain: chain their-chain, chain their-leaf, set their-set (in use)"
+        f"{DIFFERS}: foreign objects remain: chain their-chain, chain their-leaf, set their-set (in use)"
     )
 
 
@@ -118,7 +120,7 @@ def test_foreign_chain_stays_while_a_found_element_leads_to_it(harness: MemoryHa
     second.proxier.hold_removals()
     deleted: list[NamedObject] = []
     harness.table.on_delete = deleted.extend
-    assert second.sync().repair.error == "foreign objects remain: chain their-chain"
+    assert second.sync().repair.error == f"{DIFFERS}: foreign objects remain: chain their-chain"
     assert deleted == []
     second.proxier.release_removals()
     assert second.sync().repair.repaired
@@ -148,7 +150,7 @@ def test_change_during_the_verification_is_reported(harness: MemoryHarness) -> N
     remove(harness.last_transaction)
     harness.proxier.invalidate(Invalidation(declarations=True))
     report = harness.sync()
-    assert (report.repair.repaired, report.repair.error) == (False, "1 elements or chains differ")
+    assert (report.repair.repaired, report.repair.error) == (False, f"{DIFFERS}: 1 elements or chains")
     harness.table.stop_failing()
     harness.now += 30.0
     assert harness.sync().repair == RepairReport(repaired=True)
