@@ -15,6 +15,8 @@ class RemovalHold:
         self._is_table_known = False
         self.is_active = False
         """Whether this sync removes nothing; it does not change during a sync."""
+        self.was_released = False
+        """Whether this sync is the first after those that removed nothing."""
 
     def begin(self) -> None:
         """Hold removals from the next sync on."""
@@ -25,11 +27,12 @@ class RemovalHold:
         self.is_requested = False
 
     def start_sync(self) -> None:
-        """Fix ``is_active`` for one sync, before it takes the changed objects.
+        """Fix ``is_active`` and ``was_released`` for one sync, before it takes the changed objects.
 
         If removals are released during the sync, objects that were passed just before may not be part of it.
         """
-        self.is_active = self.is_requested
+        was_active, self.is_active = self.is_active, self.is_requested
+        self.was_released = was_active and not self.is_active
 
     def keeps_node(self, node: NodeView) -> bool:
         """Tell whether the node's contents stay as they were found: until the node changes."""

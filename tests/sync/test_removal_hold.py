@@ -9,6 +9,7 @@ from knft.errors import UnavailableError
 from knft.families import Family
 from knft.nft.objects import Contents
 from knft.render.names import NODEPORT_IPS, SERVICE_IPS
+from knft.sync.state import PendingChanges
 from tests.support.kernel_harness import KernelHarness, contents_of_fresh_start, service, slices
 from tests.support.lab.namespace import Namespace
 
@@ -81,6 +82,30 @@ def test_removals_are_made_after_the_release(namespace: Namespace, found: Conten
     harness.sync()
     assert harness.listing().contents == contents_of_fresh_start(harness)
     assert harness.listing().contents != found
+
+
+def test_release_during_a_sync_is_not_lost(
+    namespace: Namespace, found: Contents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first sync drains for seconds; meanwhile the last manifest is read."""
+    harness = KernelHarness(namespace)
+    harness.daemon.hold_removals()
+    harness.apply(*OBJECTS)
+    harness.delete("Service", "web")
+    state = harness.proxiers[Family.IPV4].state
+    drain = state.drain
+
+    def drain_and_release() -> PendingChanges:
+        harness.daemon.release_removals()
+        return drain()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(state, "drain", drain_and_release)
+        harness.sync()
+    assert harness.listing().contents == found
+    reports = [harness.sync()[Family.IPV4] for _ in range(2)]
+    assert [report.is_full for report in reports] == [True, False]
+    assert harness.listing().contents == contents_of_fresh_start(harness)
 
 
 @pytest.mark.usefixtures("found")
