@@ -185,6 +185,30 @@ def test_each_problem_is_logged_once_until_it_ends(namespace: Namespace, caplog:
     assert warnings() == ["--node: there is no Node 'node-1'; the Nodes are node-2"]
 
 
+@pytest.mark.parametrize(
+    ("method", "subject"),
+    [((NodeCheck, "log_new_problems"), "the check of the node"), ((Daemon, "_log_repair"), "the log of a sync")],
+)
+def test_bug_beside_the_sync_does_not_end_the_loop(
+    namespace: Namespace,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    method: tuple[type, str],
+    subject: str,
+) -> None:
+    def fail(*_: object) -> None:
+        msg = "bug for the test"
+        raise ZeroDivisionError(msg)
+
+    monkeypatch.setattr(*method, fail)
+    started = Started(namespace, *OBJECTS)
+    proxiers = tuple(started.harness.proxiers.values())
+    daemon = Daemon(proxiers, started.harness.dispatcher, node_check=started.check)
+    assert daemon.sync()
+    assert set(caplog.messages) == {f"{subject} failed unexpectedly; please report this"}
+    assert started.harness.listing().contents.entries
+
+
 def test_name_that_only_endpoints_contradict_is_a_warning(
     namespace: Namespace, caplog: pytest.LogCaptureFixture
 ) -> None:
