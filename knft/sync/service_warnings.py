@@ -3,11 +3,12 @@
 import logging
 import threading
 import time
+from collections.abc import Iterator
 
 from knft.memory_errors import exit_if_out_of_memory
 from knft.model.objects import EndpointSlice, Service
 from knft.sync.log_summary import summarize
-from knft.track.service_problems import GRACE_SECONDS, MissingPorts, MissingSlices, ServiceProblems
+from knft.track.service_problems import GRACE_SECONDS, MissingPorts, MissingSlices, ServiceProblem, ServiceProblems
 
 log = logging.getLogger("knft")
 
@@ -45,8 +46,7 @@ class ServiceWarnings:
         while more:
             with self._lock:
                 more = self._problems.check(now, BATCH)
-        with self._lock:
-            due = self._problems.take_due(now, grace)
+        due = list(self._take_due(now, grace))
         for kind, subject in (
             (MissingSlices, "Services have no EndpointSlice"),
             (MissingPorts, "Services have a port that no EndpointSlice has"),
@@ -54,3 +54,10 @@ class ServiceWarnings:
             found = [problem for problem in due if isinstance(problem, kind)]
             if found:
                 log.warning("%s", summarize(found, subject))
+
+    def _take_due(self, now: float, grace: float) -> Iterator[ServiceProblem]:
+        taken: list[ServiceProblem] | None = []
+        while taken is not None:
+            yield from taken
+            with self._lock:
+                taken = self._problems.take_due(now, BATCH, grace)

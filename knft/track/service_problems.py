@@ -93,9 +93,15 @@ class ServiceProblems:
                     self._since.setdefault(key, now)
         return bool(self._changed)
 
-    def take_due(self, now: float, grace: float = GRACE_SECONDS) -> list[ServiceProblem]:
-        """Return the problems that exist for ``grace`` seconds and were not returned before."""
-        due = [key for key, _ in itertools.takewhile(lambda item: item[1] + grace <= now, self._since.items())]
+    def take_due(self, now: float, limit: int, grace: float = GRACE_SECONDS) -> list[ServiceProblem] | None:
+        """Return at most ``limit`` problems that exist for ``grace`` seconds and were not returned before.
+
+        Returns None if there are no more; an empty list if all that were looked at have ended.
+        """
+        all_due = itertools.takewhile(lambda item: item[1] + grace <= now, self._since.items())
+        due = [key for key, _ in itertools.islice(all_due, limit)]
+        if not due:
+            return None
         found: list[ServiceProblem] = []
         for kind, name in due:
             del self._since[kind, name]

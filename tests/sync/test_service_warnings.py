@@ -1,11 +1,12 @@
 """The log lines about Services that no EndpointSlice serves."""
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from knft.config import Config
+from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, ObjectChange, Selector, Service
 from knft.sync.assemble import states_after_batches
 from knft.sync.dispatch import Dispatcher
@@ -48,6 +49,34 @@ def test_one_line_for_each_kind_of_problem(caplog: pytest.LogCaptureFixture) -> 
     assert no_ports.startswith("2 Services have a port that no EndpointSlice has: Service default/b0 has port")
     warned.warnings.log_due(120.0)
     assert len(caplog.messages) == 2
+
+
+def test_changes_wait_for_one_batch_only() -> None:
+    """Both when Services are checked, and when they are checked again after a minute."""
+    checked = itertools.count()
+    held: list[int] = []
+
+    class CountingLock:
+        """Counts the checks while it is held."""
+
+        def __enter__(self) -> None:
+            self._first = next(checked)
+
+        def __exit__(self, *_: object) -> None:
+            held.append(next(checked) - self._first - 1)
+
+    def slices_of(_: NamespacedName) -> Iterator[EndpointSlice]:
+        next(checked)
+        return iter(())
+
+    warnings = ServiceWarnings(ServiceProblems(slices_of))
+    vars(warnings)["_lock"] = CountingLock()
+    for number in range(2 * BATCH + 5):
+        warnings.record(None, _service(f"s{number}"))
+    for now in (0.0, 60.0):
+        held.clear()
+        warnings.log_due(now)
+        assert [count for count in held if count] == [BATCH, BATCH, 5]
 
 
 def test_slices_of_either_family_and_pending_ones_count(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, Selector, Service
-from knft.track.service_problems import ServiceProblems
+from knft.track.service_problems import MissingSlices, ServiceProblems
 from tests.support.bytecode_steps import count_bytecode_steps
 from tests.support.kube_objects import endpoint_slice, service, service_port, slice_port
 
@@ -39,7 +39,7 @@ class Cluster:
 
     def due(self, now: float) -> list[str]:
         assert not self.problems.check(now, 1000)
-        return [str(problem) for problem in self.problems.take_due(now)]
+        return [str(problem) for problem in self.problems.take_due(now, 1000) or ()]
 
 
 def _service(name: str = "web", **spec: Any) -> Service:
@@ -168,4 +168,18 @@ def test_checks_are_split_into_batches() -> None:
     cluster = Cluster()
     cluster.put(*(_service(f"s{number}") for number in range(5)))
     assert [cluster.problems.check(0, 2) for _ in range(3)] == [True, True, False]
-    assert len(cluster.problems.take_due(60)) == 5
+    assert [len(cluster.problems.take_due(60, 2) or ()) for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_problems_that_ended_are_no_reason_to_take_no_more() -> None:
+    cluster = Cluster()
+    cluster.put(_service("a"), _service("b"), _service("c"))
+    assert cluster.due(0) == []
+    cluster.put(endpoint_slice("a-1", "10.244.0.1", service="a"))
+    taken = [cluster.problems.take_due(60, 1) for _ in range(4)]
+    assert taken == [
+        [],
+        [MissingSlices(NamespacedName("default", "b"))],
+        [MissingSlices(NamespacedName("default", "c"))],
+        None,
+    ]
