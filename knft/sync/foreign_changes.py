@@ -21,8 +21,8 @@ UNDELAYED_REPETITIONS = 4
 FIRST_DELAY_SECONDS = 1.0
 MAX_DELAY_SECONDS = 30.0
 NEW_CHANGE_DELAY_SECONDS = 5.0
-"""The longest delay of a change that differs from those that the last check handled. It bounds the checks per minute if
-a program changes other chains each time."""
+"""The longest delay of a change that differs from those that the last check handled. It is not 0, because a program may
+change other chains each time."""
 CHECK_POLL_SECONDS = 0.25
 """How often to look whether a check has begun or ended, while changes wait for that."""
 MAX_LOGGED_NAMES = 5
@@ -47,14 +47,12 @@ class ForeignChangeSummary(Struct, frozen=True):
         )
 
     def repeats(self, earlier: "ForeignChangeSummary") -> bool:
-        """Return whether programs of the same names have changed the same chains and sets earlier, or more of them."""
-        return (
-            self._program_names() <= earlier._program_names()
-            and self.names <= earlier.names
-            and self.overrun <= earlier.overrun
-        )
+        """Return whether ``earlier`` has the same programs, chains and sets, or more of them."""
+        return self.programs <= earlier.programs and self.names <= earlier.names and self.overrun <= earlier.overrun
 
-    def _program_names(self) -> frozenset[str]:
+    @property
+    def programs(self) -> frozenset[str]:
+        """The names of the processes, without their ids."""
         return frozenset(process.partition(" (pid ")[0] for process in self.processes)
 
     def __str__(self) -> str:
