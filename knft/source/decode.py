@@ -43,8 +43,8 @@ class DecodedManifest(Struct, frozen=True):
     ``locations`` describes where in the file each object is. ``problems`` are messages about objects that were skipped,
     or used without an invalid part. ``skipped`` counts objects of unsupported kinds, ``invalid`` objects that were
     skipped because of a problem. ``has_empty_list`` means that the file contains a List without items, by which its
-    author says that there are no objects. ``may_be_cut`` means that the content does not show that it is complete: it
-    is YAML, and its last line has no end.
+    author says that there are no objects. ``may_be_truncated`` means that the content does not show that it is
+    complete: it is YAML without a newline at its end.
     """
 
     objects: tuple[KubeObject, ...]
@@ -53,7 +53,7 @@ class DecodedManifest(Struct, frozen=True):
     locations: tuple[str, ...] = ()
     invalid: int = 0
     has_empty_list: bool = False
-    may_be_cut: bool = False
+    may_be_truncated: bool = False
 
 
 class _Item(NamedTuple):
@@ -163,11 +163,11 @@ def decode(data: bytes) -> DecodedManifest:
         tuple(collected.locations),
         collected.invalid,
         any(_is_empty_list(document.value) for document in documents),
-        _may_be_cut(data),
+        _may_be_truncated(data),
     )
 
 
-def _may_be_cut(data: bytes) -> bool:
+def _may_be_truncated(data: bytes) -> bool:
     """Tell whether the content may go on. JSON and flow style end with a bracket; other YAML may end after any line."""
     beginning = data[:64].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
     end = data[-2:].replace(b"\0", b"")  # UTF-16 has zero bytes.

@@ -20,6 +20,7 @@ from knft.source.decode import DecodedManifest, decode
 from knft.source.directory_identity import DirectoryIdentity, directory_identity
 from knft.source.file_watch import watch_folders
 from knft.source.files import (
+    SettledContent,
     Signature,
     UnsettledFileError,
     changed_at,
@@ -36,6 +37,8 @@ SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 POLLS_PER_SCAN = 5
 """All files are checked once in this many polls, for changes without an inotify event (links to other folders, NFS)."""
 DEBOUNCE_MS = 200
+TRUNCATED_SECONDS = 10.0
+"""How long a file without a newline at its end must not change, if the kernel does not tell whether it has a writer."""
 
 MAX_CONFLICTS = 10
 """How many conflicts with other documents are reported for one file."""
@@ -45,8 +48,8 @@ EMPTY_LIST_HINT = "to remove them, add a file with an empty List (apiVersion: v1
 class ScanResult(Struct, frozen=True):
     """The changed objects since the last scan, and messages: problems, and notices about skipped kinds."""
 
-    changes: tuple[ObjectChange, ...]
-    problems: tuple[str, ...]
+    changes: tuple[ObjectChange, ...] = ()
+    problems: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
 
 
@@ -101,8 +104,8 @@ class _File:
         """Why the current content is not in use."""
         self.unsettled = ""
         """Why the current content is not read yet."""
-        self.doubt = ""
-        """Why the content in use may not be all; "" once some content was read without error."""
+        self.incomplete_reason = ""
+        """Why the objects in use are not all of the file; "" if they are."""
         self.is_complete = False
         self.has_empty_list = False
 
@@ -128,6 +131,16 @@ class DirectorySource:
         self._is_complete = False
         self.status = DirectoryStatus()
 
+    def check_readable(self) -> None:
+        """Raise SourceError if the directory cannot be listed; read no file."""
+        try:
+            _list_directory(self._path)
+        except OSError as error:
+            raise SourceError(self._unreadable_message(error)) from error
+
+    def _unreadable_message(self, error: OSError) -> str:
+        return f"{format_path(self._path)}: cannot read the manifest directory: {error.strerror}"
+
     def scan(self) -> ScanResult:
         """Read the files that changed since the last scan; raise SourceError if the first scan finds no directory."""
         builder = _ScanBuilder()
@@ -136,7 +149,7 @@ class DirectorySource:
             target, identity, names = _list_directory(self._path)
         except OSError as error:
             is_gone = True
-            message = f"{format_path(self._path)}: cannot read the manifest directory: {error.strerror}"
+            message = self._unreadable_message(error)
             if self._names is None:
                 raise SourceError(message) from error
             self._report_directory([f"{message}; keeping the last valid objects"], builder)
@@ -190,9 +203,10 @@ class DirectorySource:
         if file.checked is not None and file.checked == signature:
             return
         try:
-            data, signature = read_settled_manifest(path, lambda signature: self._is_quiet(file, signature))
-            decoded = decode(data)
-            self._check_loss(name, file, decoded, signature)
+            content = read_settled_manifest(path, lambda signature: self._is_quiet(file, signature))
+            signature = content.signature
+            decoded = decode(content.data)
+            self._check_complete(name, file, decoded, content)
         except UnsettledFileError as error:
             file.unsettled = f"{format_path(path)}: {error}; knft reads it when it is complete"
         except SourceError as error:
@@ -206,23 +220,32 @@ class DirectorySource:
         else:
             self._use(name, file, decoded, signature, builder)
 
-    def _is_quiet(self, file: _File, signature: Signature) -> bool:
+    def _is_quiet(self, file: _File, signature: Signature, seconds: float = SETTLE_SECONDS) -> bool:
         seen, since = file.seen
         unchanged = self._monotonic() - since if seen == signature else 0.0
-        return max(unchanged, self._wall_clock() - changed_at(signature)) >= SETTLE_SECONDS
+        return max(unchanged, self._wall_clock() - changed_at(signature)) >= seconds
 
-    def _check_loss(self, name: str, file: _File, decoded: DecodedManifest, signature: Signature) -> None:
-        """Raise an error if the content lacks objects that are in use, and may not be complete."""
-        if file.used is None or not self._catalogue.keys(name) - object_keys(decoded.objects):
-            return
+    def _check_complete(self, name: str, file: _File, decoded: DecodedManifest, content: SettledContent) -> None:
+        """Raise an error if the content may not be complete, and its use may remove rules."""
+        lost = self._catalogue.keys(name) - object_keys(decoded.objects)
+        if (lost or not self._is_complete) and self._may_be_truncated(file, decoded, content):
+            msg = "no newline at the end of the file; it may be truncated"
+            raise UnsettledFileError(msg)
+        if lost:
+            self._check_loss(file, decoded, content.signature)
+
+    def _may_be_truncated(self, file: _File, decoded: DecodedManifest, content: SettledContent) -> bool:
+        if content.has_no_writer or not decoded.may_be_truncated:
+            return False
+        return not self._is_quiet(file, content.signature, TRUNCATED_SECONDS)
+
+    def _check_loss(self, file: _File, decoded: DecodedManifest, signature: Signature) -> None:
+        """Raise an error if the content, which lacks objects that are in use, may not be complete."""
         if not (decoded.objects or decoded.has_empty_list or decoded.invalid or decoded.skipped):
             msg = "it contains no objects, and no empty List"
             raise SourceError(msg)
-        if decoded.may_be_cut:
-            msg = "it has fewer objects than before, and its last line has no end: it may be cut"
-            raise SourceError(msg)
         # Programs that append to a file may close it after each part.
-        if is_same_inode(file.used, signature) and not self._is_quiet(file, signature):
+        if file.used is not None and is_same_inode(file.used, signature) and not self._is_quiet(file, signature):
             msg = "it has just changed, and has fewer objects than before"
             raise UnsettledFileError(msg)
 
@@ -234,12 +257,10 @@ class DirectorySource:
         file.checked = file.used = signature
         file.error = file.unsettled = ""
         file.has_empty_list = decoded.has_empty_list
-        file.doubt = ""
+        file.incomplete_reason = ""
         if decoded.invalid:
-            file.doubt = f"{path}: invalid objects were skipped ({decoded.invalid})"
-        elif decoded.may_be_cut:
-            file.doubt = f"{path}: the last line has no end, so the file may be cut"
-        file.is_complete |= not file.doubt
+            file.incomplete_reason = f"{path}: invalid objects were skipped ({decoded.invalid})"
+        file.is_complete |= not file.incomplete_reason
         builder.add_file(self._catalogue, name, path, decoded)
         conflicts = self._catalogue.conflicts(name)[:MAX_CONFLICTS]
         builder.problems += [f"{format_path(self._path / item.ignored.path)}: {item}" for item in conflicts]
@@ -273,7 +294,10 @@ class DirectorySource:
         for name, file in files.items():
             if not file.is_complete:
                 return (
-                    file.unsettled or file.error or file.doubt or f"{format_path(self._path / name)}: it was not read"
+                    file.unsettled
+                    or file.error
+                    or file.incomplete_reason
+                    or f"{format_path(self._path / name)}: it was not read"
                 )
         has_services = any(self._catalogue.has_services(name) for name in self._files)
         if not has_services and not any(file.has_empty_list for file in files.values()):

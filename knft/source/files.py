@@ -5,7 +5,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from knft.errors import SourceError
 from knft.source.open_writers import has_writer
@@ -22,6 +22,17 @@ _FILE_TYPES = (
 )
 
 Signature = tuple[int, int, int, int, int]
+
+
+class SettledContent(NamedTuple):
+    """The content of a file that no process is writing, as far as the kernel tells.
+
+    ``has_no_writer`` means that the kernel told that no process had the file open for writing.
+    """
+
+    data: bytes
+    signature: Signature
+    has_no_writer: bool
 
 
 class UnsettledFileError(Exception):
@@ -56,10 +67,8 @@ def read_manifest(path: Path, limit: int = MAX_BYTES) -> bytes:
         return file.read()
 
 
-def read_settled_manifest(
-    path: Path, is_quiet: Callable[[Signature], bool], limit: int = MAX_BYTES
-) -> tuple[bytes, Signature]:
-    """Return the content and signature of a file that no process is writing; raise UnsettledFileError otherwise.
+def read_settled_manifest(path: Path, is_quiet: Callable[[Signature], bool], limit: int = MAX_BYTES) -> SettledContent:
+    """Return the content of a file that no process is writing; raise UnsettledFileError otherwise.
 
     ``is_quiet`` tells whether a file with this signature has not changed for a while; it is asked only if the kernel
     does not tell whether the file is open for writing. Raises the same errors as ``read_manifest``.
@@ -68,18 +77,20 @@ def read_settled_manifest(
         signature = _signature(os.fstat(file.fileno()))
         _check_settled(file.fileno(), signature, is_quiet)
         data = file.read()
-        _check_settled(file.fileno(), signature, is_quiet)
+        has_no_writer = _check_settled(file.fileno(), signature, is_quiet)
         if _signature(os.fstat(file.fileno())) != signature:
             msg = "it changed while knft read it"
             raise UnsettledFileError(msg)
-        return data, signature
+        return SettledContent(data, signature, has_no_writer)
 
 
-def _check_settled(descriptor: int, signature: Signature, is_quiet: Callable[[Signature], bool]) -> None:
+def _check_settled(descriptor: int, signature: Signature, is_quiet: Callable[[Signature], bool]) -> bool:
+    """Return whether the kernel tells that the file has no writer; raise UnsettledFileError if it may have one."""
     is_written = has_writer(descriptor)
     if is_written or (is_written is None and not is_quiet(signature)):
         msg = "another process has it open for writing" if is_written else "it has just changed"
         raise UnsettledFileError(msg)
+    return is_written is False
 
 
 @contextmanager

@@ -189,24 +189,22 @@ def test_once_removes_the_last_service_only_for_an_empty_list(namespace: Namespa
 
 
 def test_once_waits_for_a_file_that_is_being_written(namespace: Namespace, tmp_path: Path) -> None:
+    """When it is closed, it is complete, though it has no newline at its end."""
     with (tmp_path / "a.yaml").open("w") as file:
         file.write(yaml.safe_dump(_service("a", 1)))
         file.flush()
         command = [*KNFT, "run", "--once", "--manifests", str(tmp_path), *NODE_FLAG]
         process = namespace.popen(command)
-        wait_until(lambda: _has_opened_notifications(process.pid), "knft does not start")
+        wait_until(lambda: _has_worker_process(process.pid), "knft does not start")
         assert cluster_ip_octets(namespace) == set()
-        file.write("---\n" + yaml.safe_dump(_service("b", 2)))
+        file.write("---\n" + yaml.safe_dump(_service("b", 2)).removesuffix("\n"))
     assert process.wait(TIMEOUT) == 0
     assert cluster_ip_octets(namespace) == {"1", "2"}
 
 
-def _has_opened_notifications(pid: int) -> bool:
-    """Whether knft has read the directory: it opens its sockets afterwards."""
-    try:
-        return any("socket:" in str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir())
-    except OSError:
-        return False
+def _has_worker_process(pid: int) -> bool:
+    """Whether knft has read the directory: it starts the worker process of libnftables afterwards."""
+    return bool(Path(f"/proc/{pid}/task/{pid}/children").read_text())
 
 
 def test_rules_stay_until_every_file_was_read(namespace: Namespace, tmp_path: Path) -> None:

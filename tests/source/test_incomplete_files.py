@@ -8,7 +8,7 @@ import pytest
 
 from knft.source import files
 from knft.source.decode import decode
-from knft.source.directory import DirectorySource
+from knft.source.directory import TRUNCATED_SECONDS, DirectorySource
 from knft.source.missing_files import SETTLE_SECONDS
 from knft.source.open_writers import has_writer
 from tests.support.bad_manifests import scan_and_render, service, text
@@ -116,28 +116,56 @@ def test_file_that_replaces_another_one_is_used_at_once(source: DirectorySource,
     assert _names(source) == {("api", False)}
 
 
-def test_file_that_may_be_cut_does_not_remove_objects(source: DirectorySource, tmp_path: Path) -> None:
-    """Its writer has died; the last line has no end, and what is left is valid."""
+def test_file_without_a_newline_at_its_end_is_complete_if_it_has_no_writer(tmp_path: Path) -> None:
+    """At start, and when it loses an object. kubectl accepts such a file."""
+    (tmp_path / "a.yaml").write_text(BOTH.rstrip("\n"))
+    source = DirectorySource(str(tmp_path))
+    assert _names(source) == {("web", True), ("api", True)}
+    assert source.status.incomplete_reason == ""
     (tmp_path / "new").write_text(WEB.rstrip("\n"))
     (tmp_path / "new").rename(tmp_path / "a.yaml")
-    scan = source.scan()
-    reason = "it has fewer objects than before, and its last line has no end: it may be cut"
-    assert (scan.changes, scan.problems) == ((), (f"{tmp_path}/a.yaml: {reason}; keeping its last valid objects",))
-    (tmp_path / "a.yaml").write_text(BOTH)
-    assert source.scan().problems == ()
-    assert source.status.unreadable == 0
+    assert _names(source) == {("api", False)}
+
+
+def test_file_without_a_newline_at_its_end_may_be_truncated_if_the_kernel_does_not_tell_its_writers(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is used, at start and when it loses an object, when it has not changed for ``TRUNCATED_SECONDS``."""
+    monkeypatch.setattr(files, "has_writer", lambda _: None)
+    reason = "no newline at the end of the file; it may be truncated; knft reads it when it is complete"
+    source = DirectorySource(str(tmp_path), clock, lambda: 0.0)
+    for content, changes in ((BOTH, {("web", True), ("api", True)}), (WEB, {("api", False)})):
+        (tmp_path / "new").write_text(content.rstrip("\n"))
+        (tmp_path / "new").rename(tmp_path / "a.yaml")
+        assert _names(source) == set()
+        clock.now += SETTLE_SECONDS
+        assert _names(source) == set()
+        assert source.status.conditions == (f"{tmp_path}/a.yaml: {reason}",)
+        assert source.is_settling
+        clock.now += TRUNCATED_SECONDS - SETTLE_SECONDS
+        assert _names(source) == changes
+        assert (source.status.unsettled, source.status.incomplete_reason) == (0, "")
+
+
+def test_objects_without_a_newline_after_them_are_added_without_that_delay(
+    source: DirectorySource, tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "has_writer", lambda _: None)
+    (tmp_path / "a.yaml").write_text(f"{BOTH}---\n{text(service('new', 7))}".rstrip("\n"))
+    assert _names(source) == set()
+    clock.now += SETTLE_SECONDS
+    assert _names(source) == {("new", True)}
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
         (f"{WEB}---\napiVersion: v1\nkind: Service\n", "invalid objects were skipped (1)"),
-        (BOTH.rstrip("\n"), "the last line has no end, so the file may be cut"),
         ("a: [", "not YAML: line 2, column 1: did not find expected node content"),
         ("", "the file is empty"),
         ("kind: ConfigMap\napiVersion: v1\n", "no file contains a Service or an empty List"),
     ],
-    ids=["cut in an object", "cut in the last line", "not YAML", "empty", "without Services"],
+    ids=["cut in an object", "not YAML", "empty", "without Services"],
 )
 def test_objects_are_incomplete_until_every_file_was_read(tmp_path: Path, content: str, reason: str) -> None:
     (tmp_path / "a.yaml").write_text(content)
@@ -152,12 +180,26 @@ def test_objects_are_incomplete_until_every_file_was_read(tmp_path: Path, conten
     assert source.status.incomplete_reason == ""
 
 
-def test_every_prefix_of_a_file_is_incomplete_or_ends_a_line(tmp_path: Path) -> None:
+def test_every_prefix_of_a_file_that_is_open_for_writing_is_incomplete(tmp_path: Path) -> None:
+    with (tmp_path / "a.yaml").open("wb", buffering=0) as file:
+        for byte in BOTH.encode():
+            file.write(bytes([byte]))
+            source = DirectorySource(str(tmp_path))
+            assert source.scan().changes == ()
+            assert source.status.incomplete_reason
+
+
+def test_every_prefix_of_a_file_is_incomplete_or_ends_a_line_if_the_kernel_does_not_tell_its_writers(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only a file that was cut between two lines can look complete."""
+    monkeypatch.setattr(files, "has_writer", lambda _: None)
     data = BOTH.encode()
     for length in range(1, len(data)):
         (tmp_path / "a.yaml").write_bytes(data[:length])
-        source = DirectorySource(str(tmp_path))
+        source = DirectorySource(str(tmp_path), clock, lambda: 0.0)
+        source.scan()
+        clock.now += SETTLE_SECONDS
         source.scan()
         assert source.status.incomplete_reason or data[length - 1 : length] == b"\n"
 
