@@ -41,6 +41,9 @@ class ObjectFeed(Protocol):
     configures_host: bool
     """Whether knft sets conntrack's sysctls and the OOM score adjustment, as on a node of a cluster."""
 
+    def prepare(self) -> None:
+        """Read the objects that are on this machine, when no other knft process runs and before capabilities drop."""
+
     def start(self, daemon: Daemon, shutdown: Shutdown) -> None:
         """Pass all objects to the daemon and watch them in threads; return early on a shutdown."""
 
@@ -63,14 +66,19 @@ class ManifestFeed:
     configures_host = False
 
     def __init__(self, path: str) -> None:
-        """Read the directory; raise SourceError if that fails."""
+        """Raise SourceError if the directory cannot be listed; ``prepare`` reads its files."""
         self._source = DirectorySource(path)
-        self._initial_scan = self._source.scan()
+        self._source.check_readable()
+        self._initial_scan = ScanResult()
         self._reminders = Reminders()
         self._holds_removals = False
 
+    def prepare(self) -> None:
+        """Read the directory; raise SourceError if that fails."""
+        self._initial_scan = self._source.scan()
+
     def handle_initial_objects(self, daemon: Daemon) -> None:
-        """Pass the objects that the constructor read to the daemon."""
+        """Pass the objects that ``prepare`` read to the daemon."""
         if self._source.status.incomplete_reason:
             self._holds_removals = True
             daemon.hold_removals()
@@ -114,7 +122,7 @@ class ManifestFeed:
         if self._holds_removals and not self._source.status.incomplete_reason:
             daemon.release_removals()
             self._holds_removals = False
-            log.info("every manifest was read; removing what they do not require")
+            log.info("all manifests were read; removing stale rules")
 
     def _conditions(self) -> tuple[str, ...]:
         held = (self._held_message(),) if self._holds_removals else ()
@@ -167,6 +175,9 @@ class ApiServerFeed:
         self._needs_pod_cidrs = config.detect_local_mode == "NodeCIDR"
         self._event_poster = events.EventPoster(self._client, config.node_name, on_drop=self._record_dropped_event)
         self._node: OwnNode | None = None
+
+    def prepare(self) -> None:
+        """Do nothing: ``start`` lists the objects of the API server."""
 
     def start(self, daemon: Daemon, shutdown: Shutdown) -> None:
         """Start to watch, and wait for the Node and all objects; raise ApiServerError without the Node."""

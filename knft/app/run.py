@@ -70,6 +70,8 @@ def run(settings: Settings, options: RunOptions, log_writer: LogWriter) -> None:
     source = ManifestFeed(options.manifests) if options.manifests is not None else ApiServerFeed(settings)
     require_privilege()
     with _take_instance_lock(options):
+        # Not before: during the wait for the lock, the other process may serve newer manifests.
+        source.prepare()
         _run_locked(settings, options, source, log_writer)
 
 

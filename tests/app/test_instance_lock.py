@@ -63,6 +63,26 @@ def test_waiting_process_continues_when_the_first_is_killed(tmp_path: Path) -> N
         assert second.process.wait() == 0
 
 
+def test_waiting_process_reads_the_manifests_after_the_first_has_ended(tmp_path: Path) -> None:
+    """The first has served a change during the wait."""
+    with _running_knft(tmp_path) as first:
+        command = [*KNFT, "run", "--once", "--manifests", str(tmp_path / "manifests"), *NODE_FLAG, "--wait-for-lock"]
+        second = LoggedProcess(first.namespace, command, tmp_path / "second-log")
+        second.wait_until(lambda: "waiting until it exits" in second.log_text())
+        first.write_service(2)
+        first.wait_until(lambda: first.has_cluster_ip(2))
+        first.process.kill()
+        assert second.process.wait() == 0
+        assert first.has_cluster_ip(2)
+
+
+def test_missing_directory_is_an_error_before_the_wait(daemon: KnftRun, tmp_path: Path) -> None:
+    arguments = ["run", "--manifests", str(tmp_path / "missing"), *NODE_FLAG, "--wait-for-lock"]
+    done = knft(daemon.namespace, *arguments, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "cannot read the manifest directory: No such file or directory" in done.stderr
+
+
 def test_waiting_process_exits_on_sigterm(daemon: KnftRun, tmp_path: Path) -> None:
     second = LoggedProcess(daemon.namespace, [*KNFT, "cleanup", "--wait-for-lock"], tmp_path / "second-log")
     second.wait_until(lambda: "waiting until it exits" in second.log_text())

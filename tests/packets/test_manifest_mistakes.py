@@ -109,7 +109,7 @@ def _restart_with_cut_files(manifests: _Manifests) -> None:
         assert all(", 0 removed, " in line for line in syncs), syncs
         for name in cut:
             manifests.write(name, contents[name])
-        manifests.knft.wait_for_log("every manifest was read")
+        manifests.knft.wait_for_log("all manifests were read")
         manifests.wait_for_scan()
 
 
