@@ -32,7 +32,7 @@ from knft.render.frontends import TrafficClass
 from knft.render.names import SERVICE_IPS, SERVICE_NODEPORTS, WIDE_MAP_PREFIX, WIDE_PREFIX
 from knft.render.pools import external_cluster_rules, external_local_rules
 
-COPIES_FACTOR = 8
+COPIES_FACTOR = 4
 """A Service port is wide if its copies are more than this times the number of things that are copied."""
 
 MAPS = 8

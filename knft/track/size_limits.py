@@ -8,9 +8,15 @@ from collections.abc import Iterable
 from knft.model.objects import EndpointSlice, Service
 
 MAX_FRONTENDS = 50_000
-"""Frontends and source ranges of a Service in both families: its ports times its addresses and ranges."""
+"""Frontends of a Service in both families: its ports times its addresses."""
 
-MAX_ENDPOINTS = 200_000
+MAX_SOURCE_RANGES = 10_000
+"""Source ranges of a Service in both families: its ports times its ranges.
+
+The kernel rebuilds the whole set of ranges for each change: replacing 49 500 ranges took 107 s on Linux 6.18.
+"""
+
+MAX_ENDPOINTS = 100_000
 """Endpoints of a Service in one family: the sum over its EndpointSlices of ports times endpoints."""
 
 
@@ -23,13 +29,13 @@ def frontends_error(service: Service | None) -> str:
     ports = len(spec.ports or ())
     addresses = 2 + len(spec.external_ips or ()) + len(ingresses)  # with the cluster IP and the NodePort
     ranges = len(spec.load_balancer_source_ranges or ()) if ingresses else 0
-    count = ports * (addresses + ranges)
-    if count <= MAX_FRONTENDS:
-        return ""
-    return (
-        f"its {ports} ports with {addresses} addresses and {ranges} source ranges need {count} rules and elements, "
-        f"and knft serves at most {MAX_FRONTENDS}; split the Service"
-    )
+    for count, limit, what in (
+        (ports * addresses, MAX_FRONTENDS, f"{addresses} addresses have {ports * addresses} frontends"),
+        (ports * ranges, MAX_SOURCE_RANGES, f"{ranges} source ranges need {ports * ranges} ranges"),
+    ):
+        if count > limit:
+            return f"its {ports} ports with {what}, and knft serves at most {limit}; split the Service"
+    return ""
 
 
 def endpoint_count(endpoint_slice: EndpointSlice) -> int:

@@ -123,11 +123,11 @@ def test_replaced_endpoints_reserve_a_limited_number_of_indexes() -> None:
 
 
 def test_large_port_reserves_the_indexes_of_two_rollouts() -> None:
-    generations = [[(f"10.{generation}.0.{number}", 80) for number in range(200)] for generation in range(5)]
+    generations = [[(f"10.{generation}.0.{number}", 80) for number in range(400)] for generation in range(5)]
     port = NEW
     for generation in generations:
         port = assign(port, generation, TIMEOUT, 0)
-    assert len(port.slots) == (1 + MAX_RESERVED_SHARE) * 200
+    assert len(port.slots) == (1 + MAX_RESERVED_SHARE) * 400
 
 
 def test_number_of_retired_ports_is_limited() -> None:

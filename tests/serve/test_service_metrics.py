@@ -116,7 +116,7 @@ def test_service_that_is_too_large_is_counted_and_reported(node: MonitoredNode) 
     assert [value(node, "knft_too_large_services", family) for family in Family] == [1, 1]
     assert [value(node, "knft_service_ports", family) for family in Family] == [1, 1]
     notes = [event.note for event in node.events if event.regarding.name == "huge"]
-    why = "its 1000 ports with 62 addresses and 0 source ranges need 62000 rules and elements"
+    why = "its 1000 ports with 62 addresses have 62000 frontends"
     assert [note.partition(", and knft serves")[0] for note in notes] == [
         f"Service default/huge is too large and has no {family.value} rules on any node: {why}" for family in Family
     ]
