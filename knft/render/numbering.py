@@ -26,7 +26,7 @@ MAX_RESERVED_INDEXES_PER_ENDPOINT = 8
 This limits the indexes that an endpoint reserves if it is removed and added again and again.
 """
 
-MAX_RESERVED_INDEXES, MAX_RESERVED_SHARE = 64, 2
+MAX_RESERVED_INDEXES, MAX_RESERVED_SHARE = 512, 2
 """A sticky port reserves at most this number of indexes, or this multiple of its endpoints if that is more.
 
 Beyond that, the index that is free first can be reassigned at once: clients of its old endpoint may be sent to another

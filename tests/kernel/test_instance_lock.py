@@ -64,7 +64,7 @@ def _running(code: str, *arguments: str, before: tuple[str, ...] = ()) -> Iterat
 
 
 def test_second_lock_is_refused_until_the_first_is_closed() -> None:
-    with InstanceLock(), pytest.raises(InstanceLockedError, match=rf": pid {os.getpid()}, '.*pytest"):
+    with InstanceLock(), pytest.raises(InstanceLockedError, match=rf": pid {os.getpid()}, '.*python"):
         InstanceLock()
     InstanceLock().close()
 

@@ -149,6 +149,8 @@ def test_clients_are_served_when_the_affinity_set_is_full(
 ) -> None:
     """Clients in the set keep their endpoint; the others reach any endpoint."""
     monkeypatch.setattr(sticky, "AFFINITY_SIZE", 20)
+    # A set of another size is kept, so the tables are created again.
+    node.namespace.run(["nft", "-f", "-"], stdin="delete table ip knft\ndelete table ip6 knft\n")
     node.invalidate()
     node.apply([service("s", 50, *tcp_and_udp("http", 80, 30050), **STICKY), endpoints("s", *PODS, http=HTTP)])
     sources = clients(version, 200)
