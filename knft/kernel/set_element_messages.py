@@ -14,7 +14,7 @@ from msgspec import Struct
 _SUBSYSTEM = 10 << 8  # NFNL_SUBSYS_NFTABLES
 NEW_SET, _GET_SET, NEW_ELEMENTS, _GET_ELEMENTS = (_SUBSYSTEM | kind for kind in (9, 10, 12, 13))
 _ERROR, _DONE = 2, 3  # NLMSG_...
-_REQUEST, _MULTIPART, _INTERRUPTED, _DUMP = 0x1, 0x2, 0x10, 0x300  # NLM_F_...
+_REQUEST, _MULTIPART, _DUMP = 0x1, 0x2, 0x300  # NLM_F_...
 _HEADER = struct.Struct("=IHHIIBBH")  # nlmsghdr and nfgenmsg
 _ATTRIBUTE = struct.Struct("=HH")
 _SEQUENCE = struct.Struct("=I")
@@ -29,26 +29,17 @@ class Answer(Struct, frozen=True):
 
     has_contents: bool = False
     ended: bool = False
-    interrupted: bool = False
     error: int = 0
 
 
-def requests(family: int, table: str, name: str, first_sequence: int) -> tuple[bytes, ...]:
-    """Return the requests for the declaration and for the elements; their sequence numbers are consecutive.
-
-    If ``name`` is "", return one request, for the declarations of all sets and maps.
-    """
-    names = _attribute(1, table.encode() + b"\0") + (_attribute(2, name.encode() + b"\0") if name else b"")
+def requests(family: int, table: str, name: str) -> tuple[bytes, bytes]:
+    """Return the requests for the declaration and for the elements."""
+    names = _attribute(1, table.encode() + b"\0") + _attribute(2, name.encode() + b"\0")
 
     def request(kind: int, flags: int, sequence: int) -> bytes:
         return _HEADER.pack(_HEADER.size + len(names), kind, flags, sequence, 0, family, 0, 0) + names
 
-    if not name:
-        return (request(_GET_SET, _REQUEST | _DUMP, first_sequence),)
-    return (
-        request(_GET_SET, _REQUEST, first_sequence),
-        request(_GET_ELEMENTS, _REQUEST | _DUMP, first_sequence + 1),
-    )
+    return request(_GET_SET, _REQUEST, 1), request(_GET_ELEMENTS, _REQUEST | _DUMP, 2)
 
 
 def sequence(request: bytes) -> int:
@@ -58,7 +49,7 @@ def sequence(request: bytes) -> int:
 
 def check_answer(buffer: bytes, expected: int) -> Answer:
     """Describe a buffer that answers the request with the sequence number ``expected``."""
-    has_contents = ended = interrupted = False
+    has_contents = ended = False
     error = 0
     for kind, flags, number, start, end in messages(buffer):
         if number != expected:
@@ -66,10 +57,9 @@ def check_answer(buffer: bytes, expected: int) -> Answer:
         has_contents |= kind in (NEW_SET, NEW_ELEMENTS)
         # A dump has several messages, and ends with DONE.
         ended |= kind in (_ERROR, _DONE) or (kind == NEW_SET and not flags & _MULTIPART)
-        interrupted |= bool(flags & _INTERRUPTED)
         if kind in (_ERROR, _DONE) and end - start >= _CODE.size:
             error = error or -int(_CODE.unpack_from(buffer, start)[0])
-    return Answer(has_contents, ended, interrupted, error)
+    return Answer(has_contents, ended, error)
 
 
 def messages(buffer: bytes) -> Iterator[tuple[int, int, int, int, int]]:

@@ -9,6 +9,7 @@ The kernel stores an interval of a set without concatenations as two elements: t
 behind it with NFT_SET_ELEM_INTERVAL_END. An element of a concatenation has NFTA_SET_ELEM_KEY_END instead.
 """
 
+import hashlib
 import ipaddress
 import itertools
 import socket
@@ -23,8 +24,8 @@ from knft.nft.expressions import Drop, Goto, Jump, Verdict
 from knft.nft.objects import ArrayName, Contents, ElementTimeout, Entry, Key, Target
 from knft.protocols import PROTOCOL_NAMES
 
-_SET_NAME, _SET_FLAGS, _KEY_TYPE, _DATA_TYPE = 2, 3, 4, 6  # NFTA_SET_...
-_ANONYMOUS, _INTERVAL, _MAP, _TIMEOUT, _OBJECT_MAP = 0x1, 0x4, 0x8, 0x10, 0x40  # NFT_SET_...
+_SET_FLAGS, _KEY_TYPE, _DATA_TYPE = 3, 4, 6  # NFTA_SET_...
+_INTERVAL, _MAP, _TIMEOUT, _OBJECT_MAP = 0x4, 0x8, 0x10, 0x40  # NFT_SET_...
 _VERDICT_DATA = 0xFFFFFF00  # NFT_DATA_VERDICT
 _ELEMENTS = 3  # NFTA_SET_ELEM_LIST_ELEMENTS
 _ELEMENT = 1  # NFTA_LIST_ELEM
@@ -128,26 +129,6 @@ def _network(part: _Part, first: bytes, last: bytes) -> str:
 _NO_KEYS = _Codec(())
 
 
-class SetNames:
-    """Collects the names of a table's sets and maps; those of dynamic sets, to which rules add elements, are apart."""
-
-    def __init__(self) -> None:
-        """Start without names."""
-        self.static: set[str] = set()
-        self.dynamic: set[str] = set()
-
-    def receive(self, buffer: bytes) -> None:
-        """Add one buffer; an empty one voids those before it."""
-        if not buffer:
-            self.static, self.dynamic = set(), set()
-        for _, declaration in messages.contents(buffer):
-            fields = {kind: declaration[start:end] for kind, start, end in messages.attributes(declaration)}
-            flags = _number(fields.get(_SET_FLAGS, b""))
-            if not flags & _ANONYMOUS:
-                name = fields[_SET_NAME].rstrip(b"\0").decode(errors="replace")
-                (self.dynamic if flags & _TIMEOUT else self.static).add(name)
-
-
 def _number(raw: bytes) -> int:
     return int(_NUMBER.unpack(raw.rjust(_NUMBER.size, b"\0"))[0])
 
@@ -158,19 +139,19 @@ class SetReader:
     def __init__(self, name: str) -> None:
         """Start without elements."""
         self._name = name
-        self._clear()
-
-    def _clear(self) -> None:
-        self.received_bytes = 0
         self._kind: _Kind = _Unreadable(_NO_KEYS)
         self._is_readable = True
+        self._digest = hashlib.blake2b(digest_size=16)
+
+    @property
+    def digest(self) -> bytes:
+        """The digest of the declaration and the elements, in the order in which the kernel listed them."""
+        return self._digest.digest()
 
     def receive(self, buffer: bytes) -> None:
-        """Add one buffer; an empty one voids those before it."""
-        if not buffer:
-            self._clear()
-        self.received_bytes += len(buffer)
+        """Add one buffer."""
         for kind, data in messages.contents(buffer):
+            self._digest.update(data)
             if kind == messages.NEW_SET:
                 self._kind = _kind_of(data)
             elif self._is_readable:

@@ -1,17 +1,18 @@
 """KernelTable: reads, declares, replaces, changes and deletes the table of one family in the kernel."""
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from msgspec import structs
 
 from knft.errors import KernelError, LibraryDiedError, TableOwnedError, UnavailableError
 from knft.families import Family
 from knft.kernel.command_runner import CommandRunner
+from knft.kernel.generation import generation
 from knft.kernel.newer_sets import delete_newer_sets, library_death_error
 from knft.kernel.ownership import Ownership
 from knft.kernel.probe import require_working_library
-from knft.kernel.set_reader import SetNames, SetReader
+from knft.kernel.set_reader import SetReader
 from knft.kernel.table_flags import flags_of
 from knft.nft.codec.deletions import deletion_commands
 from knft.nft.codec.listing import TableListing, parse_listing
@@ -22,9 +23,8 @@ from knft.nft.transaction import Transaction
 _NO_SUCH_TABLE = "No such file or directory"
 _NOT_PERMITTED = "Operation not permitted"
 
-LARGE_TABLE_BYTES = 1 << 18
-"""From this size of its elements on, in bytes, a table is listed with all tables of its family. An endpoint takes 40
-bytes (IPv4)."""
+READ_ATTEMPTS = 10
+"""How often a set is read in all if transactions are committed meanwhile."""
 
 
 class KernelTable:
@@ -47,31 +47,24 @@ class KernelTable:
     def read(self) -> TableListing | None:
         """Return the table's contents, or None if the table does not exist."""
         flags = flags_of(self._family.nft, self._name)
-        names = self._set_names()
-        readers = {name: self._read_set(name) for name in sorted(names.static)}
-        size = sum(reader.received_bytes for reader in readers.values())
-        listing = self._list(flags, is_large=size + self._size_of(names.dynamic) > LARGE_TABLE_BYTES)
+        listing = self._list(flags)
         if listing is None:
             return None
-        unreadable = set()
-        for name in sorted(listing.containers - listing.dynamic):
-            reader = readers.pop(name, None) or self._read_set(name)
-            if not reader.add_to(listing.contents):
-                unreadable.add(name)
+        containers = sorted(listing.containers - listing.dynamic)
+        unreadable = {name for name in containers if not self._read_set(name).add_to(listing.contents)}
         not_owned = self._ownership is not None and "persist" not in flags
         return structs.replace(
             listing, unreadable=frozenset(unreadable), must_be_replaced=not_owned or "dormant" in flags
         )
 
-    def _list(self, flags: frozenset[str], *, is_large: bool) -> TableListing | None:
+    def _list(self, flags: frozenset[str]) -> TableListing | None:
         """Return the table without elements, or None if the table does not exist."""
-        if is_large:
-            # For "list table", libnftables 1.0.6 reads all elements even if it does not list them: 2 KB of memory each.
-            with suppress(KernelError, ValueError, KeyError, TypeError):
-                return parse_listing(self._library.run(f"list ruleset {self._family.nft}", terse=True), self._name)
         where = f"{self._family.nft} {self._name}"
         try:
-            listed = self._library.run(f"list table {where}", terse=True)
+            # For "list table", libnftables 1.0.6 reads all elements even if it lists none: 2 KB of memory each. For
+            # "list ruleset", it reads no elements, but the rules of all tables. For both commands together, it reads
+            # neither, and prints one document each.
+            listed = self._library.run(f"list ruleset arp\nlist table {where}", terse=True)
         except LibraryDiedError:
             self.ensure_working()
             raise
@@ -81,7 +74,7 @@ class KernelTable:
             msg = f"cannot list table {where}: {error}"
             raise type(error)(msg, error.detail) from error
         try:
-            return parse_listing(listed)
+            return parse_listing(listed.strip().rpartition("\n")[2], self._name)
         except (ValueError, KeyError, TypeError) as error:
             if "owner" in flags and self._ownership is None:
                 raise self._owned_by_another() from error  # libnftables 1.0.6 truncates its listing.
@@ -89,25 +82,34 @@ class KernelTable:
             raise KernelError(msg) from error
 
     def dynamic_elements(self) -> dict[str, dict[Key, Value]]:
-        """Return the elements that rules have added to dynamic sets, by set; none if there is no table."""
-        return {name: dict(self._read_set(name).timeouts()) for name in sorted(self._set_names().dynamic)}
+        """Return the elements that rules have added to dynamic sets, by set; none if there is no table.
 
-    def _set_names(self) -> SetNames:
-        names = SetNames()
-        self._library.dump_elements(self._family.number, self._name, "", names.receive)
-        return names
+        Elements may be missing, because packets add elements meanwhile, without a transaction.
+        """
+        listing = self._list(flags_of(self._family.nft, self._name))
+        names = sorted(listing.dynamic) if listing is not None else []
+        return {name: dict(self._dump(name).timeouts()) for name in names}
 
     def _read_set(self, name: str) -> SetReader:
+        """Return all elements of a set or map; raise KernelError if it keeps changing.
+
+        If transactions were committed meanwhile, two equal dumps in a row are enough. So other programs' transactions
+        on their own tables cannot prevent the reading, however frequent they are.
+        """
+        previous = b""
+        for _ in range(READ_ATTEMPTS):
+            before = generation()
+            reader = self._dump(name)
+            if generation() == before or reader.digest == previous:
+                return reader
+            previous = reader.digest
+        msg = f"cannot read the elements of {name!r}: it changed during each of {READ_ATTEMPTS} attempts"
+        raise KernelError(msg)
+
+    def _dump(self, name: str) -> SetReader:
         reader = SetReader(name)
         self._library.dump_elements(self._family.number, self._name, name, reader.receive)
         return reader
-
-    def _size_of(self, names: Collection[str]) -> int:
-        """Return the size of the elements of some sets, in bytes."""
-        sizes: list[int] = []
-        for name in names:
-            self._library.dump_elements(self._family.number, self._name, name, lambda buffer: sizes.append(len(buffer)))
-        return sum(sizes)
 
     def ensure_working(self) -> None:
         """Raise UnavailableError if the library crashes even on a harmless command."""

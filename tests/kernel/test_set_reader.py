@@ -2,14 +2,14 @@
 
 import random
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.set_reader import SetReader
-from knft.kernel.table import KernelTable
+from knft.kernel.table import READ_ATTEMPTS, KernelTable
 from knft.nft.codec.listing import parse_listing
 from knft.nft.codec.tables import declarations_text
 from knft.nft.objects import Contents, ElementTimeout
@@ -206,18 +206,105 @@ def test_missing_set_is_an_error(library: NamespacedLibrary) -> None:
         library.dump_elements(socket.AF_INET, "knft", "gone", SetReader("gone").receive)
 
 
-def test_large_table_is_read_like_a_small_one(library: NamespacedLibrary, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is listed with the other tables of its family, which do not count."""
-    _fill(library, Family.IPV4)
-    library.run(
-        "table ip other {\nset cluster-ips { type ipv4_addr; elements = { 9.9.9.9 }; }\nchain mine { drop; }\n}"
-    )
-    small = KernelTable(library, Family.IPV4, "knft").read()
-    monkeypatch.setattr("knft.kernel.table.LARGE_TABLE_BYTES", 0)
+class _ObservedLibrary:
+    """Counts dumps and their buffers, and calls ``on_buffer`` before a buffer is passed on."""
 
-    large = KernelTable(library, Family.IPV4, "knft").read()
+    def __init__(self, library: NamespacedLibrary, on_buffer: Callable[[], None]) -> None:
+        self._library = library
+        self._on_buffer = on_buffer
+        self.dumps = self.buffers = 0
 
-    assert small == large
+    def run(self, commands: str, *, terse: bool = False) -> str:
+        return self._library.run(commands, terse=terse)
+
+    def dump_elements(self, family: int, table: str, name: str, receive: Callable[[bytes], None]) -> None:
+        self.dumps += 1
+
+        def observe(buffer: bytes) -> None:
+            self.buffers += 1
+            self._on_buffer()
+            receive(buffer)
+
+        self._library.dump_elements(family, table, name, observe)
+
+
+_MEMBERS = [f"10.0.{number >> 8}.{number & 255}" for number in range(20_000)]
+"""Elements of so many buffers that the pipe from the worker process holds only a part of them."""
+
+_CHANGED_BUFFER = 3
+"""One of the first buffers of a dump; the first one is the declaration."""
+
+
+def _change(namespace: Namespace, operation: str, members: Sequence[str]) -> None:
+    namespace.run(["nft", "-f", "-"], stdin=f"{operation} element ip knft cluster-ips {{ {', '.join(members)} }}\n")
+
+
+@pytest.fixture
+def large_set(namespace: Namespace) -> Namespace:
+    namespace.run(["nft", "-f", "-"], stdin="table ip knft {\nset cluster-ips { type ipv4_addr; }\n}\n")
+    _change(namespace, "add", _MEMBERS)
+    return namespace
+
+
+def test_elements_deleted_during_a_dump_do_not_hide_others(large_set: Namespace, library: NamespacedLibrary) -> None:
+    """The kernel continues a dump at the number of elements that it has listed."""
+    deleted = _MEMBERS[::10]
+
+    def delete() -> None:
+        if observed.buffers == _CHANGED_BUFFER:
+            _change(large_set, "delete", deleted)
+
+    observed = _ObservedLibrary(library, delete)
+
+    listing = KernelTable(observed, Family.IPV4, "knft").read()
+
+    assert listing is not None
+    expected = {("cluster-ips", (each,)) for each in set(_MEMBERS) - set(deleted)}
+    assert expected - listing.contents.members == set()
+    assert listing.contents.members - expected == set()
+
+
+def test_transactions_on_another_table_do_not_prevent_reading(large_set: Namespace, library: NamespacedLibrary) -> None:
+    large_set.run(["nft", "add", "table", "ip", "other"])
+
+    def change_other() -> None:
+        large_set.run(["nft", "add", "chain", "ip", "other", f"chain-{observed.buffers}"])
+
+    observed = _ObservedLibrary(library, change_other)
+
+    listing = KernelTable(observed, Family.IPV4, "knft").read()
+
+    assert listing is not None
+    assert len(listing.contents.members) == len(_MEMBERS)
+    assert observed.dumps == 1 + 1
+
+
+def test_set_that_keeps_changing_is_an_error(namespace: Namespace, library: NamespacedLibrary) -> None:
+    namespace.run(["nft", "-f", "-"], stdin="table ip knft {\nset cluster-ips { type ipv4_addr; }\n}\n")
+    observed = _ObservedLibrary(library, lambda: _change(namespace, "add", [_MEMBERS[observed.buffers]]))
+
+    with pytest.raises(KernelError, match="cannot read the elements of 'cluster-ips': it changed during each of"):
+        KernelTable(observed, Family.IPV4, "knft").read()
+
+    assert observed.dumps == READ_ATTEMPTS
+
+
+def test_listing_reads_neither_elements_nor_other_tables(namespace: Namespace, library: NamespacedLibrary) -> None:
+    """Libnftables 1.0.6 needs 2 KB of memory for an element, and as much for a rule."""
+    namespace.run(["nft", "-f", "-"], stdin="table ip knft {\nset cluster-ips { type ipv4_addr; }\n}\n")
+    table = KernelTable(library, Family.IPV4, "knft")
+    assert table.read() is not None
+    peak_before = library.peak_memory()
+    _change(namespace, "add", _MEMBERS)
+    rules = "counter accept\n" * 4000  # With a longer listing, the worker would be replaced, and its peak with it.
+    namespace.run(["nft", "-f", "-"], stdin=f"table ip other {{\nchain mine {{\n{rules}}}\n}}\n")
+
+    listing = table.read()
+
+    assert listing is not None
+    assert listing.containers == {"cluster-ips"}
+    assert not listing.rule_counts
+    assert library.peak_memory() - peak_before < 4 << 20
 
 
 def test_missing_table_is_read_as_none(library: NamespacedLibrary) -> None:

@@ -5,6 +5,7 @@ change. knft's worker has a few open files; the test process has had a thousand.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
 from knft.kernel.process import WorkerProcess
 from tests.support.lab.namespace import Namespace
@@ -30,6 +31,11 @@ class NamespacedLibrary:
         """Read elements as WorkerProcess does."""
         with self._namespace.entered():
             self._process.dump_elements(family, table, name, receive)
+
+    def peak_memory(self) -> int:
+        """Return the largest resident memory that the process has had, in bytes."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
 _libraries: dict[Namespace, NamespacedLibrary] = {}
