@@ -6,7 +6,7 @@ VENV = .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check docs pytest explore mutants test-vm test-trixie test-cluster churn fuzz soak bench install clean
+.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster churn fuzz soak bench install clean
 
 help:
 	@echo 'make demo          run knft in a small cluster made of network namespaces (under a minute)'
@@ -16,6 +16,7 @@ help:
 	@echo 'make pytest        run the tests alone; ARGS="-k scenario" is passed to pytest, WORKERS=1 uses one process'
 	@echo 'make explore       run property tests with random examples; ROUNDS=10 repeats them'
 	@echo 'make mutants       change rule sets in over 1 000 ways and check that knft diff finds each change; CLUSTERS=3'
+	@echo 'make mutate        change the source in 1 750 places, one at a time, and list what no unit test notices (an hour)'
 	@echo 'make test-vm       run scenarios, sticky Services and IPVS on Debian 12'"'"'s kernel 6.1, in a virtual machine (as root)'
 	@echo 'make test-trixie   run the tests that load rules with libnftables of Debian 13 (as root)'
 	@echo 'make test-cluster  run knft against a real etcd and kube-apiserver, built once from Go modules; ARGS selects test files'
@@ -60,6 +61,13 @@ explore: $(INSTALLED)
 CLUSTERS = 3
 mutants: $(INSTALLED)
 	@$(BIN)/python -m tests.mutation $(CLUSTERS)
+
+# A second run tests the survivors again only if their source or their tests have changed; "rm -r mutants" forgets all.
+# "ARGS=knft.sync.quarantine*" selects mutants; "python -P tests/source_mutants.py show NAME" prints one.
+mutate: $(INSTALLED)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutate]'
+	@$(BIN)/python -P tests/source_mutants.py run $(ARGS)
+	@$(BIN)/python -P tests/source_mutants.py results
 
 # Needs no KVM. The kernel is downloaded and never installed; tests/vm/__init__.py describes the virtual machine.
 test-vm: $(INSTALLED)
@@ -106,4 +114,4 @@ $(INSTALLED): pyproject.toml tests/install.sh
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis site
+	rm -rf $(VENV) mutants .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis site
