@@ -327,4 +327,12 @@ def test_member_stays_until_its_last_owner_leaves() -> None:
     for name in "abc":
         removed.append(contents.diff({name: None}).removed)
         contents.apply({name: None})
+        assert contents.get(name) is None
     assert removed == [{}, {}, {"cluster-ips": (("10.96.0.1",),)}]
+
+
+def test_arrays_after_an_unchanged_one_are_compared() -> None:
+    same, changed = ArrayName("endpoints-tcp", ("a", 80)), ArrayName("endpoints-tcp", ("b", 80))
+    targets: tuple[Target, ...] = (("10.244.0.1", 8080),)
+    diff = diff_contents(_contents(arrays={same: targets, changed: targets}), _contents(arrays={same: targets}))
+    assert diff.removed == {"endpoints-tcp": (("b", 80, 0),)}

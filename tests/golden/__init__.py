@@ -20,6 +20,7 @@ PODS = ("10.244.0.0/16", "fd00:10:244::/48")
 DEFAULT = Config("node-1", cluster_cidrs=PODS)
 OTHERS = {
     "masquerade-all": Config("node-1", cluster_cidrs=PODS, masquerade_all=True),
+    "pods-by-node": Config("node-1", detect_local_mode="NodeCIDR"),
     "pods-by-interface": Config("node-1", detect_local_mode="InterfaceNamePrefix", pod_interface="veth*"),
     "node-ports-everywhere": Config("node-1", cluster_cidrs=PODS, nodeport_addresses=("all",)),
 }

@@ -15,6 +15,7 @@ from knft.model.service_port import ServicePort
 from knft.nft.expressions import Drop, Goto, Jump, Verdict
 from knft.nft.objects import Array, ArrayName, Contents, Key
 from knft.render.fragment import Fragment, PortNumbers, render_node, render_plan
+from knft.render.frontends import traffic_classes
 from knft.render.numbering import Numbering
 from knft.render.wide import WidePort
 from tests.support.kube_objects import port_name
@@ -238,6 +239,22 @@ def test_sticky_external_chain_applies_the_policy(
     start = f"sticky-{sticky.number}-"
     found = fragment.contents.chains[f"{start}external"].target_chains()
     assert [target.removeprefix(start) for target in found] == targets
+
+
+@pytest.mark.parametrize(
+    ("action", "of_cluster_ip", "of_others"),
+    [
+        (CLUSTER, ("cluster",), ("cluster",)),
+        (LOCAL, ("local",), ("cluster", "local")),
+        (DROP, (), ("cluster",)),
+        (REJECT, (), ()),
+    ],
+)
+def test_classes_of_traffic(action: TrafficAction, of_cluster_ip: tuple[str, ...], of_others: tuple[str, ...]) -> None:
+    """Pods and the node reach all endpoints at an external frontend, whatever the policy."""
+    plan = _plan(action, action)
+    found = [traffic_classes(plan, frontend) for frontend in FRONTENDS]
+    assert found == [of_cluster_ip, of_others, of_others]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 from knft.model.names import ServicePortName
 from knft.nft.expressions import Drop
 from knft.nft.objects import Contents, Entry, Key, Target
+from knft.render import numbering
 from knft.render.names import STICKY_PORTS
 from knft.render.numbering import (
     MAX_RESERVED_INDEXES,
@@ -232,3 +233,20 @@ def test_records_of_another_process_are_adopted_if_they_have_the_same_endpoints(
     assert adopt_equal_targets({"WEB": swapped}, memory) == {"WEB": swapped, "OTHER": other}
     assert adopt_equal_targets({"WEB": assign(NEW, [A], TIMEOUT, 0), "FOREIGN": swapped}, memory) == memory
     assert adopt_equal_targets({}, memory) == memory
+
+
+def test_name_and_number_in_the_kernel_are_those_of_every_version() -> None:
+    """Another value would end the affinity of all clients when knft is updated."""
+    assert sticky_hash_id(WEB) == "SUSTUHLJ5NERIIXD"
+    assigned = Numbering({}, 0).assign(WEB, [A], TIMEOUT)
+    assert assigned is not None
+    assert assigned.number == 6874
+
+
+def test_new_ports_with_the_same_first_number_get_different_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbering, "NUMBERS", 3)
+    names = [WEB._replace(name=f"web-{number}") for number in range(4)]
+    assigning = Numbering({}, 0)
+    assigned = [assigning.assign(name, [A], TIMEOUT) for name in names]
+    assert sorted(port.number for port in assigned if port is not None) == [0, 1, 2]
+    assert assigning.without_number == names[3:]

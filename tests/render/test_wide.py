@@ -260,3 +260,33 @@ def test_numbers_that_were_not_assigned_are_released_unless_preserved() -> None:
     assert numbers.changed == {names[0]: 0, names[2]: None}
     numbers.release(ServicePortName("default", "unknown", "http", "TCP"))
     assert len(numbers.changed) == 2
+
+
+EVEN = 2 * wide.COPIES_FACTOR
+"""With as many frontends as endpoints, the number from which copies cost too much."""
+
+
+@pytest.mark.parametrize(
+    ("plan", "is_wide"),
+    [
+        pytest.param(_plan(0, EVEN - 2, EVEN, 0, 0), False, id="fewer frontends"),
+        pytest.param(_plan(0, EVEN - 1, EVEN, 0, 0), False, id="the factor itself"),
+        pytest.param(_plan(0, EVEN - 1, EVEN + 1, 0, 0), True, id="more endpoints"),
+        pytest.param(_plan(EVEN, 0, 1, 0, EVEN), False, id="ranges: the factor itself"),
+        pytest.param(_plan(EVEN, 0, 1, 0, EVEN + 1), True, id="more ranges"),
+        pytest.param(_plan(0, 5 * EVEN, 1, 0, 9 * EVEN), False, id="external IPs have no ranges"),
+    ],
+)
+def test_port_is_wide_if_its_copies_are_more_than_the_factor_times_their_sum(
+    plan: ServicePlan, *, is_wide: bool
+) -> None:
+    numbers = WideNumbers({plan.name: 7})
+    assert (wide_port(plan, numbers) is not None) == is_wide
+    assert numbers.changed == {plan.name: 7 if is_wide else None}
+
+
+def test_new_ports_get_the_next_free_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wide, "NUMBERS", 5)
+    first = WideNumbers({}).assign(port_name())
+    taken = {ServicePortName("default", f"web-{n}", "http", "TCP"): (first + n) % 5 for n in range(2)}
+    assert WideNumbers(taken).assign(port_name()) == (first + 2) % 5
