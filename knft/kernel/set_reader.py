@@ -148,6 +148,14 @@ class SetReader:
         """The digest of the declaration and the elements, in the order in which the kernel listed them."""
         return self._digest.digest()
 
+    @property
+    def has_repeats(self) -> bool:
+        """Whether the kernel listed an element twice, as while it moves elements to a hash table of another size.
+
+        Then other elements may be missing.
+        """
+        return self._kind.has_repeats
+
     def receive(self, buffer: bytes) -> None:
         """Add one buffer."""
         for kind, data in messages.contents(buffer):
@@ -204,6 +212,8 @@ def _kind_of(declaration: bytes) -> "_Kind":
 class _Kind:
     """The elements of a container; ``add_list`` and ``finish`` raise ValueError if knft never writes them."""
 
+    has_repeats = False
+
     def __init__(self, keys: _Codec) -> None:
         """Start without elements."""
         self._keys = keys
@@ -255,10 +265,12 @@ class _Members(_Kind):
 
     def __init__(self, keys: _Codec) -> None:
         self._keys = keys
-        self._members: list[Key] = []
+        self._members: set[Key] = set()
 
     def add(self, element: _Element) -> None:
-        self._members.append(self._keys.decode(_raw_value(element[_KEY])))
+        key = self._keys.decode(_raw_value(element[_KEY]))
+        self.has_repeats |= key in self._members
+        self._members.add(key)
 
     def finish(self, name: str, contents: Contents) -> None:
         contents.members.update((name, key) for key in self._members)
@@ -269,7 +281,7 @@ class _Verdicts(_Kind):
 
     def __init__(self, keys: _Codec) -> None:
         self._keys = keys
-        self._entries: list[tuple[Key, Entry]] = []
+        self._entries: dict[Key, Entry] = {}
         self._verdicts: dict[bytes, Verdict | None] = {}
         """The verdicts by their bytes: many elements have the same."""
 
@@ -279,10 +291,12 @@ class _Verdicts(_Kind):
             self._verdicts[data] = _verdict(data)
         verdict = self._verdicts[data]
         entry = FOREIGN_VERDICT if verdict is None else Entry(verdict, _comment(element.get(_USER_DATA, b"")))
-        self._entries.append((self._keys.decode(_raw_value(element[_KEY])), entry))
+        key = self._keys.decode(_raw_value(element[_KEY]))
+        self.has_repeats |= key in self._entries
+        self._entries[key] = entry
 
     def finish(self, name: str, contents: Contents) -> None:
-        contents.entries.update(((name, key), entry) for key, entry in self._entries)
+        contents.entries.update(((name, key), entry) for key, entry in self._entries.items())
 
 
 def _verdict(data: bytes) -> Verdict | None:
@@ -422,6 +436,8 @@ class _Targets(_Kind):
                 msg = f"unexpected index {index}"
                 raise ValueError(msg)
             array.extend([None] * (index + 1 - len(array)))
+        if array[index] is not None:
+            self.has_repeats = True
         array[index] = target
 
     def finish(self, name: str, contents: Contents) -> None:

@@ -24,7 +24,7 @@ _NO_SUCH_TABLE = "No such file or directory"
 _NOT_PERMITTED = "Operation not permitted"
 
 READ_ATTEMPTS = 10
-"""How often a set is read in all if transactions are committed meanwhile."""
+"""How often a set is read in all if it may have changed meanwhile."""
 
 
 class KernelTable:
@@ -93,14 +93,16 @@ class KernelTable:
     def _read_set(self, name: str) -> SetReader:
         """Return all elements of a set or map; raise KernelError if it keeps changing.
 
-        If transactions were committed meanwhile, two equal dumps in a row are enough. So other programs' transactions
-        on their own tables cannot prevent the reading, however frequent they are.
+        A dump is complete if no transaction was committed meanwhile, and no element was listed twice. Otherwise two
+        equal dumps in a row are enough. So other programs' transactions on their own tables cannot prevent the reading,
+        however frequent they are.
         """
         previous = b""
         for _ in range(READ_ATTEMPTS):
             before = generation()
             reader = self._dump(name)
-            if generation() == before or reader.digest == previous:
+            is_complete = generation() == before and not reader.has_repeats
+            if is_complete or reader.digest == previous:
                 return reader
             previous = reader.digest
         msg = f"cannot read the elements of {name!r}: it changed during each of {READ_ATTEMPTS} attempts"

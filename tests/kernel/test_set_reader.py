@@ -289,6 +289,37 @@ def test_set_that_keeps_changing_is_an_error(namespace: Namespace, library: Name
     assert observed.dumps == READ_ATTEMPTS
 
 
+class _RepeatingLibrary(_ObservedLibrary):
+    """Repeats the elements of the first dump, as the kernel may repeat elements while it resizes a hash table."""
+
+    def dump_elements(self, family: int, table: str, name: str, receive: Callable[[bytes], None]) -> None:
+        buffers: list[bytes] = []
+        super().dump_elements(family, table, name, buffers.append)
+        declaration, *elements = buffers
+        for buffer in (declaration, *elements, *(elements if self.dumps == 1 else ())):
+            receive(buffer)
+
+
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        "set odd { type ipv4_addr; elements = { 10.0.0.1 }; }",
+        "map odd { type ipv4_addr : verdict; elements = { 10.0.0.1 : drop }; }",
+        f"map odd {{ {ENDPOINT_MAP}; elements = {{ 10.0.0.1 . 80 . 0 : 10.0.0.2 . 80 }}; }}",
+    ],
+    ids=["set", "verdict map", "endpoint map"],
+)
+def test_dump_with_repeated_elements_is_read_again(library: NamespacedLibrary, declaration: str) -> None:
+    library.run(f"table ip knft {{\n{declaration}\n}}")
+    repeating = _RepeatingLibrary(library, lambda: None)
+
+    listing = KernelTable(repeating, Family.IPV4, "knft").read()
+
+    assert listing is not None
+    assert listing.contents == _listed(library, Family.IPV4)
+    assert repeating.dumps == 1 + 1
+
+
 def test_listing_reads_neither_elements_nor_other_tables(namespace: Namespace, library: NamespacedLibrary) -> None:
     """Libnftables 1.0.6 needs 2 KB of memory for an element, and as much for a rule."""
     namespace.run(["nft", "-f", "-"], stdin="table ip knft {\nset cluster-ips { type ipv4_addr; }\n}\n")
