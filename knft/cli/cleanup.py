@@ -3,9 +3,8 @@
 import logging
 from contextlib import AbstractContextManager, nullcontext
 
-import click
-
 from knft.app.instance_lock import take_instance_lock
+from knft.cli.output import Output
 from knft.errors import InstanceLockedError
 from knft.families import Family
 from knft.kernel.probe import require_privilege
@@ -16,7 +15,7 @@ from knft.render.names import TABLE
 log = logging.getLogger("knft")
 
 
-def cleanup(*, wait_for_lock: bool = False, force: bool = False) -> None:
+def cleanup(output: Output, *, wait_for_lock: bool = False, force: bool = False) -> None:
     """Remove the tables of both families, and print which of them existed.
 
     If another knft process runs in this network namespace, raise InstanceLockedError; wait for its exit first if
@@ -35,11 +34,11 @@ def cleanup(*, wait_for_lock: bool = False, force: bool = False) -> None:
         log.warning("%s; it will create the tables again", error)
         lock = nullcontext()
     with lock:
-        _remove_tables()
+        _remove_tables(output)
 
 
-def _remove_tables() -> None:
+def _remove_tables(output: Output) -> None:
     with WorkerProcess() as library:
         for family in Family:
             removed = KernelTable(library, family, TABLE).remove()
-            click.echo(f"table {family.nft} {TABLE}: {'removed' if removed else 'not found'}")
+            output.print(f"table {family.nft} {TABLE}: {'removed' if removed else 'not found'}")

@@ -4,9 +4,8 @@ import time
 from collections.abc import Callable, Collection
 from functools import partial
 
-import click
-
 from knft.app.leftovers import KubeProxyLeftovers
+from knft.cli.output import Output
 from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel import ipvs, xtables
@@ -24,20 +23,21 @@ _MAX_NAMED_SERVERS = 3
 """How many of the virtual servers that stay are named."""
 
 
-def remove_leftovers(mode_name: str) -> None:
+def remove_leftovers(mode_name: str, output: Output) -> None:
     """Remove kube-proxy's leftovers of one mode, or of "all", and print the removed objects.
 
     After a failure, print it and continue with the rest; raise KernelError at the end.
     """
     require_privilege()
-    _Cleanup(frozenset(Mode) if mode_name == "all" else frozenset({Mode(mode_name)})).run()
+    _Cleanup(frozenset(Mode) if mode_name == "all" else frozenset({Mode(mode_name)}), output).run()
 
 
 class _Cleanup:
     """Removes virtual servers, then rules, then the ipsets that the rules used, then nftables tables."""
 
-    def __init__(self, modes: Collection[Mode]) -> None:
+    def __init__(self, modes: Collection[Mode], output: Output) -> None:
         self._modes = modes
+        self._output = output
         self._failures = 0
         self._leftovers = KubeProxyLeftovers(self._fail, xtables.CHANGE_SECONDS)
 
@@ -59,7 +59,7 @@ class _Cleanup:
 
     def _fail(self, error: KernelError) -> None:
         self._failures += 1
-        click.echo(f"knft: {error}", err=True)
+        self._output.print(f"knft: {error}", err=True)
 
     def _try(self, action: Callable[[], object]) -> bool:
         try:
@@ -72,57 +72,59 @@ class _Cleanup:
     def _remove_servers(self) -> None:
         plan = self._leftovers.servers_to_remove
         if plan is None:
-            click.echo("virtual servers: skipped, IPVS is not loaded")
+            self._output.print("virtual servers: skipped, IPVS is not loaded")
             return
         removed = [
             self._try(partial(ipvs.delete_server, str(server.address), server.protocol, server.port))
             for server in plan.remove
         ]
-        click.echo(f"virtual servers: {sum(removed)} removed" if removed else "virtual servers: none found")
+        self._output.print(f"virtual servers: {sum(removed)} removed" if removed else "virtual servers: none found")
         if plan.keep:
             named = ", ".join(map(str, plan.keep[:_MAX_NAMED_SERVERS])) + (
                 ", ..." if plan.keep[_MAX_NAMED_SERVERS:] else ""
             )
-            click.echo(f"virtual servers: {len(plan.keep)} kept that are not known to be kube-proxy's: {named}")
+            self._output.print(f"virtual servers: {len(plan.keep)} kept that are not known to be kube-proxy's: {named}")
 
     def _remove_device(self) -> None:
         device = self._leftovers.kube_ipvs_link
         if device is None:
-            click.echo(f"device {DEVICE}: not found")
+            self._output.print(f"device {DEVICE}: not found")
         elif not self._leftovers.has_ipvs_device:
-            click.echo(f"device {DEVICE}: kept, its kind is {device.kind or 'unknown'}, so it is not kube-proxy's")
+            self._output.print(
+                f"device {DEVICE}: kept, its kind is {device.kind or 'unknown'}, so it is not kube-proxy's"
+            )
         elif self._try(partial(ipvs.delete_device, DEVICE)):
-            click.echo(f"device {DEVICE}: removed")
+            self._output.print(f"device {DEVICE}: removed")
 
     def _remove_chains(self) -> None:
         plans = self._leftovers.chains_to_remove(self._modes)
         if not plans and not self._failures:
-            click.echo("iptables: skipped, not installed")
+            self._output.print("iptables: skipped, not installed")
         for (backend, plan), (_, saved) in zip(plans, self._leftovers.saved_rules, strict=True):
             for table in saved.unreadable_tables:
-                click.echo(f"{backend.name}: kept table {table}, since it has rules that only nft can show")
+                self._output.print(f"{backend.name}: kept table {table}, since it has rules that only nft can show")
             if not plan.restore_input or self._try(partial(xtables.restore, backend, plan.restore_input)):
-                click.echo(describe_removed_chains(backend.name, plan))
+                self._output.print(describe_removed_chains(backend.name, plan))
             if plan.shared_chain_count:
                 kept = format_count(plan.shared_chain_count, "chain")
-                click.echo(
+                self._output.print(
                     f"{backend.name}: kept {kept} that another mode of kube-proxy uses too; "
                     "remove them with --kube-proxy all"
                 )
             for chain in plan.chains_in_use:
-                click.echo(f"{backend.name}: kept {chain}, since a chain of another program jumps to it")
+                self._output.print(f"{backend.name}: kept {chain}, since a chain of another program jumps to it")
 
     def _remove_sets(self) -> None:
         if self._leftovers.ipset_names is None:
-            click.echo("ipsets: skipped, ipset is not installed")
+            self._output.print("ipsets: skipped, ipset is not installed")
             return
         in_use = frozenset().union(*(plan.sets_in_use for _, plan in self._leftovers.chains_to_remove(self._modes)))
         plan = self._leftovers.sets_to_destroy(in_use)
         deadline = time.monotonic() + IPSET_RELEASE_SECONDS
         removed = [self._try(partial(xtables.destroy_set, name, deadline)) for name in plan.destroy]
-        click.echo(f"ipsets: {sum(removed)} removed" if removed else "ipsets: none found")
+        self._output.print(f"ipsets: {sum(removed)} removed" if removed else "ipsets: none found")
         for name in plan.keep:
-            click.echo(f"ipset {name}: kept, since a rule of another program uses it")
+            self._output.print(f"ipset {name}: kept, since a rule of another program uses it")
 
     def _remove_tables(self) -> None:
         library = WorkerProcess()
@@ -133,4 +135,4 @@ class _Cleanup:
             except KernelError as error:
                 self._fail(error)
             else:
-                click.echo(f"table {family.nft} {KUBE_PROXY_TABLE}: {'removed' if removed else 'not found'}")
+                self._output.print(f"table {family.nft} {KUBE_PROXY_TABLE}: {'removed' if removed else 'not found'}")

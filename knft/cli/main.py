@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -179,14 +180,17 @@ def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool) -> None
 
     With --kube-proxy, remove kube-proxy's leftovers instead; knft's tables stay. Stop kube-proxy first.
     """
-    if kube_proxy is not None:
-        from knft.cli.kube_proxy_cleanup import remove_leftovers  # noqa: PLC0415
+    from knft.cli.output import unfailing_output  # noqa: PLC0415
 
-        remove_leftovers(kube_proxy)
-        return
-    from knft.cli.cleanup import cleanup as cleanup_command  # noqa: PLC0415
+    with unfailing_output() as output:
+        if kube_proxy is not None:
+            from knft.cli.kube_proxy_cleanup import remove_leftovers  # noqa: PLC0415
 
-    cleanup_command(wait_for_lock=wait_for_lock, force=force)
+            remove_leftovers(kube_proxy, output)
+            return
+        from knft.cli.cleanup import cleanup as cleanup_command  # noqa: PLC0415
+
+        cleanup_command(output, wait_for_lock=wait_for_lock, force=force)
 
 
 @cli.command(short_help="Print the version.")
@@ -215,8 +219,22 @@ def _discard_output() -> None:
     os.close(nowhere)
 
 
+def _replace_closed_streams() -> None:
+    """Open /dev/null for standard streams that are closed: Python sets them to None, and reuses their descriptors.
+
+    ``sys.stdin`` stays None: reading from it is an error.
+    """
+    if sys.stdin is None:
+        os.open(os.devnull, os.O_WRONLY)
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the process exits
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
+
+
 def main() -> None:
     """Run the command line; print errors of knft and turn them into an exit status."""
+    _replace_closed_streams()
     logging.captureWarnings(capture=True)
     try:
         cli()

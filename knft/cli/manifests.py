@@ -4,14 +4,27 @@ import sys
 
 import click
 
+from knft.errors import SourceError
 from knft.model.objects import ObjectChange
 from knft.source.directory import read_paths
+from knft.source.files import error_reason, read_stream
 
 
 def read_manifests(paths: tuple[str, ...]) -> tuple[ObjectChange, ...]:
     """Return the objects as additions, and print problems to standard error; raise SourceError."""
-    standard_input = sys.stdin.buffer.read() if "-" in paths else None
+    standard_input = _read_standard_input() if "-" in paths else None
     scan = read_paths(paths, standard_input)
     for message in (*scan.problems, *scan.notices):
         click.echo(f"knft: {message}", err=True)
     return scan.changes
+
+
+def _read_standard_input() -> bytes:
+    if sys.stdin is None:
+        msg = "-: standard input is closed"
+        raise SourceError(msg)
+    try:
+        return read_stream(sys.stdin.buffer)
+    except (OSError, SourceError) as error:
+        msg = f"-: {error_reason(error)}"
+        raise SourceError(msg) from error

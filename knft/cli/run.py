@@ -85,14 +85,16 @@ def _remove_all(*, wait_for_lock: bool) -> None:
     """Remove knft's tables and kube-proxy's leftovers of every mode. After a failure, continue with the rest."""
     from knft.cli.cleanup import cleanup  # noqa: PLC0415 - loads libnftables
     from knft.cli.kube_proxy_cleanup import remove_leftovers  # noqa: PLC0415
+    from knft.cli.output import unfailing_output  # noqa: PLC0415
 
     failure: KernelError | None = None
-    try:
-        cleanup(wait_for_lock=wait_for_lock)
-    except KernelError as error:
-        print_error(str(error))
-        failure = error
-    remove_leftovers("all")
+    with unfailing_output() as output:
+        try:
+            cleanup(output, wait_for_lock=wait_for_lock)
+        except KernelError as error:
+            print_error(str(error))
+            failure = error
+        remove_leftovers("all", output)
     if failure is not None:
         msg = "cannot remove all of knft's tables; see the errors above"
         raise KernelError(msg) from failure

@@ -30,6 +30,7 @@ from knft.source.files import (
     is_same_inode,
     read_manifest,
     read_settled_manifest,
+    read_stream,
 )
 from knft.source.missing_files import SETTLE_SECONDS, KeptReason, Listing, MissingFiles
 
@@ -378,7 +379,10 @@ def manifests_signature(paths: Iterable[str]) -> tuple[tuple[str, Signature | No
 
 def _read(path: Path, *, is_explicit: bool) -> bytes:
     """Read a file. If the user named it, it may be a pipe, such as a shell's ``<(command)``."""
-    return path.read_bytes() if is_explicit and (path.is_fifo() or path.is_char_device()) else read_manifest(path)
+    if not is_explicit or not (path.is_fifo() or path.is_char_device()):
+        return read_manifest(path)
+    with path.open("rb") as stream:
+        return read_stream(stream)
 
 
 def _files(paths: Iterable[str], builder: _ScanBuilder) -> Iterator[tuple[str, bool]]:

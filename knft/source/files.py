@@ -12,6 +12,7 @@ from knft.source.open_writers import has_writer
 
 MAX_BYTES = 256 << 20
 """The largest file that is read. Ten thousand Services with a hundred endpoints each need a tenth of it."""
+_PIECE_BYTES = 1 << 20
 
 _FILE_TYPES = (
     (stat.S_ISDIR, "a directory"),
@@ -65,6 +66,17 @@ def read_manifest(path: Path, limit: int = MAX_BYTES) -> bytes:
     """Return a file's content; raise OSError, or SourceError if it is not a regular file or exceeds ``limit`` bytes."""
     with _open_manifest(path, limit) as file:
         return file.read()
+
+
+def read_stream(stream: BinaryIO, limit: int = MAX_BYTES) -> bytes:
+    """Return what a pipe, a device or standard input has; raise OSError, or SourceError above ``limit`` bytes."""
+    data = bytearray()
+    while piece := stream.read(_PIECE_BYTES):
+        data += piece
+        if len(data) > limit:
+            msg = f"it has more than {limit} bytes, the limit"
+            raise SourceError(msg)
+    return bytes(data)
 
 
 def read_settled_manifest(path: Path, is_quiet: Callable[[Signature], bool], limit: int = MAX_BYTES) -> SettledContent:

@@ -17,6 +17,7 @@ from tests.support.lab.namespace import Namespace
 from tests.support.nft_process import library_in
 
 NODE = ("--node", "node-1")
+EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
 def knft(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -131,6 +132,24 @@ def test_unwritable_output_is_an_error() -> None:
     assert (done.returncode, done.stderr) == (1, "knft: cannot write the output: No space left on device\n")
 
 
+@pytest.mark.parametrize("stream", [0, 1, 2])
+def test_closed_standard_streams_are_accepted(stream: int) -> None:
+    """``knft diff`` asks whether standard error is a terminal."""
+    command = f'exec {stream}>&-; exec "$@"'
+    arguments = ["sh", "-c", command, "sh", *KNFT, "diff", "-f", str(EXAMPLES), *NODE]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    expected = knft("diff", "-f", str(EXAMPLES), *NODE)
+    assert done.returncode == expected.returncode
+    assert done.stdout == ("" if stream == 1 else expected.stdout)
+    assert done.stderr == ("" if stream == 2 else expected.stderr)
+
+
+def test_closed_standard_input_cannot_be_read() -> None:
+    command = ["sh", "-c", 'exec 0<&-; exec "$@"', "sh", *KNFT, "render", "-f", "-", *NODE]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "knft: -: standard input is closed\n")
+
+
 class _KernelWithoutFeature:
     """A kernel that refuses commands with one keyword; the real kernel cannot be made to do that."""
 
@@ -186,8 +205,7 @@ def test_cleanup_removes_only_knfts_tables() -> None:
     foreign = "table inet knft {\n}\ntable ip kube-proxy {\n\tset s {\n\t\ttype ipv4_addr\n\t}\n}\n"
     namespace.run(["nft", "-f", "-"], stdin=foreign)
     before = namespace.run(["nft", "list", "ruleset"]).stdout
-    examples = Path(__file__).parent.parent.parent / "examples"
-    namespace.run([*KNFT, "run", "--once", "--manifests", str(examples), *NODE])
+    namespace.run([*KNFT, "run", "--once", "--manifests", str(EXAMPLES), *NODE])
     assert before != namespace.run(["nft", "list", "ruleset"]).stdout
 
     first = namespace.run([*KNFT, "cleanup"]).stdout
@@ -195,6 +213,23 @@ def test_cleanup_removes_only_knfts_tables() -> None:
     assert before == namespace.run(["nft", "list", "ruleset"]).stdout
     second = namespace.run([*KNFT, "cleanup"]).stdout
     assert second == "table ip knft: not found\ntable ip6 knft: not found\n"
+    namespace.close()
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("arguments", [["cleanup"], ["run", "--cleanup"], ["cleanup", "--kube-proxy", "nftables"]])
+@pytest.mark.parametrize("output", ["| true", "> /dev/full"])
+def test_cleanup_removes_everything_though_its_output_cannot_be_written(arguments: list[str], output: str) -> None:
+    """The failure is reported at the end, except of a pipe whose reader has exited."""
+    namespace = Namespace.create("cleanup-output")
+    name = "kube-proxy" if "--kube-proxy" in arguments else "knft"
+    for family in ("ip", "ip6"):
+        namespace.run(["nft", "add", "table", family, name])
+    done = namespace.run(["bash", "-c", f'"$@" {output}', "bash", *KNFT, *arguments], check=False)
+    assert namespace.run(["nft", "list", "tables"]).stdout == ""
+    if output == "> /dev/full":
+        assert done.returncode == 1
+        assert done.stderr.endswith("knft: cannot write the output: No space left on device\n")
     namespace.close()
 
 

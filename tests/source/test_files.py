@@ -1,6 +1,7 @@
 """Broken and special files in the directory: they are reported, and all other files are served."""
 
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -233,3 +234,14 @@ def test_unreadable_file_keeps_its_objects_until_readable(namespace: Namespace, 
         wait_for_cluster_ips(namespace, {"3", "5", "7"})
     finally:
         knft.kill()
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "-"])
+def test_endless_input_is_an_error(path: str) -> None:
+    """knft reads no more of a device or of standard input than of a file."""
+    with Path("/dev/zero").open("rb") as zero:
+        done = subprocess.run(
+            [*KNFT, "render", "-f", path, *NODE_FLAG], stdin=zero, capture_output=True, text=True, check=False
+        )
+    message = f"knft: {path}: it has more than {files.MAX_BYTES} bytes, the limit\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
