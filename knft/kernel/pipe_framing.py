@@ -5,18 +5,55 @@ import os
 import select
 import struct
 import time
+from collections.abc import Callable
+from typing import NamedTuple
 
 _LENGTH = struct.Struct("!Q")
 _PIECE = 1 << 20
 
 
-def send(descriptor: int, message: bytes, seconds: float | None = None) -> None:
+class Timeout(NamedTuple):
+    """How long to wait for the process at the other end of a pipe, in seconds."""
+
+    seconds: float
+    """After this time TimeoutError is raised."""
+    warning_seconds: float
+    """After this time ``warn`` is called, once for each message."""
+    warn: Callable[[], None]
+
+
+class _Deadline:
+    """When a message must be complete."""
+
+    def __init__(self, timeout: Timeout) -> None:
+        started = time.monotonic()
+        self._ends = started + timeout.seconds
+        self._warns = started + timeout.warning_seconds
+        self._warn: Callable[[], None] | None = timeout.warn
+
+    def wait(self, poll: select.poll) -> None:
+        """Wait for an event; raise TimeoutError."""
+        if self._warn is not None and self._warns < self._ends:
+            if poll.poll(_milliseconds_until(self._warns)):
+                return
+            self._warn()
+            self._warn = None
+        if not poll.poll(_milliseconds_until(self._ends)):
+            msg = "timed out waiting for the pipe"
+            raise TimeoutError(msg)
+
+
+def _milliseconds_until(moment: float) -> float:
+    return max(0.0, moment - time.monotonic()) * 1000
+
+
+def send(descriptor: int, message: bytes, timeout: Timeout | None = None) -> None:
     """Write a whole message.
 
-    Raises BrokenPipeError if the reader is gone. With ``seconds`` the descriptor must be non-blocking, and TimeoutError
+    Raises BrokenPipeError if the reader is gone. With ``timeout`` the descriptor must be non-blocking, and TimeoutError
     is raised if the reader does not read everything in that time.
     """
-    deadline = None if seconds is None else time.monotonic() + seconds
+    deadline = None if timeout is None else _Deadline(timeout)
     rest = memoryview(_LENGTH.pack(len(message)) + message)
     while rest:
         _await(descriptor, select.POLLOUT, deadline)
@@ -26,17 +63,17 @@ def send(descriptor: int, message: bytes, seconds: float | None = None) -> None:
             continue
 
 
-def receive(descriptor: int, seconds: float | None = None) -> bytes:
+def receive(descriptor: int, timeout: Timeout | None = None) -> bytes:
     """Read a whole message.
 
-    Raises EOFError if the writer is gone, and TimeoutError if the message does not arrive within ``seconds``.
+    Raises EOFError if the writer is gone, and TimeoutError if the message does not arrive within ``timeout``.
     """
-    deadline = None if seconds is None else time.monotonic() + seconds
+    deadline = None if timeout is None else _Deadline(timeout)
     (length,) = _LENGTH.unpack(_read(descriptor, _LENGTH.size, deadline))
     return _read(descriptor, length, deadline)
 
 
-def _read(descriptor: int, length: int, deadline: float | None) -> bytes:
+def _read(descriptor: int, length: int, deadline: _Deadline | None) -> bytes:
     read = bytearray()
     while len(read) < length:
         _await(descriptor, select.POLLIN, deadline)
@@ -48,11 +85,9 @@ def _read(descriptor: int, length: int, deadline: float | None) -> bytes:
     return bytes(read)
 
 
-def _await(descriptor: int, event: int, deadline: float | None) -> None:
+def _await(descriptor: int, event: int, deadline: _Deadline | None) -> None:
     if deadline is None:
         return
     poll = select.poll()
     poll.register(descriptor, event)
-    if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-        msg = "timed out waiting for the pipe"
-        raise TimeoutError(msg)
+    deadline.wait(poll)

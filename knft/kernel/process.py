@@ -26,6 +26,9 @@ log = logging.getLogger("knft")
 ANSWER_TIMEOUT_SECONDS = 300.0
 """After this time without an answer the worker is considered hung. 100 000 endpoints take a second or two."""
 
+ANSWER_WARNING_SECONDS = 10.0
+"""After this time without an answer a warning is logged."""
+
 EXIT_TIMEOUT_SECONDS = 10.0
 """How long a worker may take to exit after its pipes are closed, before it is killed."""
 
@@ -184,7 +187,7 @@ class _Worker:
         try:
             if not self._has_hello:
                 self._receive_hello()
-            pipe_framing.send(self._requests, msgspec.msgpack.encode(request), ANSWER_TIMEOUT_SECONDS)
+            pipe_framing.send(self._requests, msgspec.msgpack.encode(request), self._timeout())
             return self._receive_answer(receive)
         except TimeoutError as error:
             self._kill()
@@ -208,7 +211,14 @@ class _Worker:
         return answer
 
     def _receive(self) -> Elements | Answer:
-        return _ANSWERS.decode(pipe_framing.receive(self._answers, ANSWER_TIMEOUT_SECONDS))
+        return _ANSWERS.decode(pipe_framing.receive(self._answers, self._timeout()))
+
+    def _timeout(self) -> pipe_framing.Timeout:
+        return pipe_framing.Timeout(ANSWER_TIMEOUT_SECONDS, ANSWER_WARNING_SECONDS, self._warn_about_no_answer)
+
+    def _warn_about_no_answer(self) -> None:
+        text = "libnftables has not answered for %g s; waiting, and replacing its worker process (pid %d) after %g s"
+        log.warning(text, ANSWER_WARNING_SECONDS, self.pid, ANSWER_TIMEOUT_SECONDS)
 
     def _kill(self) -> None:
         """Kill the worker. When this returns, its sockets are closed, and it owns no table any more."""
@@ -216,7 +226,7 @@ class _Worker:
         self.close()
 
     def _receive_hello(self) -> None:
-        hello = msgspec.msgpack.decode(pipe_framing.receive(self._answers, ANSWER_TIMEOUT_SECONDS), type=Hello)
+        hello = msgspec.msgpack.decode(pipe_framing.receive(self._answers, self._timeout()), type=Hello)
         if hello.error:
             raise UnsupportedError(hello.error)
         self._on_port_ids(hello.port_ids)

@@ -77,6 +77,24 @@ def test_hung_worker_is_killed(library: WorkerProcess, monkeypatch: pytest.Monke
     assert '"name": "t"' in library.run("list tables")
 
 
+@pytest.mark.parametrize("commands", ["list tables", "# " + "x" * (1 << 20)], ids=["small", "more than the pipe holds"])
+def test_hung_worker_is_logged_once_before_it_is_killed(
+    library: WorkerProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, commands: str
+) -> None:
+    library.run("add table ip t")
+    pid = library.pid
+    assert pid is not None
+    monkeypatch.setattr(process, "ANSWER_WARNING_SECONDS", 0.05)
+    monkeypatch.setattr(process, "ANSWER_TIMEOUT_SECONDS", 0.1)
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(LibraryDiedError):
+        library.run(commands)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"libnftables has not answered for 0.05 s; waiting, and replacing its worker process (pid {pid}) after 0.1 s"
+    )
+
+
 @pytest.mark.parametrize("large", ["commands", "answer"])
 def test_worker_is_replaced_after_large_transaction(
     library: WorkerProcess, monkeypatch: pytest.MonkeyPatch, large: str
