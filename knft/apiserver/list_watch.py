@@ -240,7 +240,8 @@ class ListWatch:
                 problem = f"not allowed to {verb} {self.resource.name}: {error.server_message}; apply deploy/rbac.yaml"
                 return RetryDecision(RetryWhen.BACK_OFF, problem, affects_server=False)
             case _ if error.retry_after:
-                return RetryDecision(RetryWhen.RETRY_AFTER, str(error), error.retry_after)
+                problem = f"{error}; the server asks for a retry after {error.retry_after:g} s"
+                return RetryDecision(RetryWhen.RETRY_AFTER, problem, error.retry_after)
             case _:
                 return RetryDecision(RetryWhen.BACK_OFF, str(error))
 

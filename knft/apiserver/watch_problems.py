@@ -29,6 +29,8 @@ class WatchProblems:
         self._now = now
         self._lock = threading.Lock()
         self._problems: dict[str, RetryDecision] = {}
+        self._watched: set[str] = set()
+        """The resources whose last request succeeded."""
         self._server_problem_since: float | None = None
         self._last_kind: dict[str, str] = {}
         """The kind of problem that was logged last for each resource, and for the server as a whole ("")."""
@@ -44,6 +46,7 @@ class WatchProblems:
         """Record and log the problem of a resource."""
         with self._lock:
             self._problems[resource] = decision
+            self._watched.discard(resource)
             if not decision.affects_server:
                 log.log(self._log_level(resource, decision), "%s; retrying", decision.problem)
             elif self._server_problem_since is None:
@@ -60,6 +63,7 @@ class WatchProblems:
         """Record and log that a resource is watched again."""
         with self._lock:
             before = self._problems.pop(resource, None)
+            self._watched.add(resource)
             if before is not None and not before.affects_server:
                 log.info("watching %s again", resource)
                 self._last_kind.pop(resource, None)
@@ -79,8 +83,11 @@ class WatchProblems:
         return logging.WARNING
 
     def _log_recovery(self) -> None:
+        """Log the end of a problem of the server as a whole; not while every watch fails for reasons of its own."""
         since = self._server_problem_since
-        if since is not None and not any(decision.affects_server for decision in self._problems.values()):
+        if since is None or not self._watched:
+            return
+        if not any(decision.affects_server for decision in self._problems.values()):
             log.info("watching the API server again after %.0f s", self._now() - since)
             self._server_problem_since = None
             self._last_kind.pop("", None)

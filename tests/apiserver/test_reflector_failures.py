@@ -215,6 +215,7 @@ def test_retry_after_is_obeyed(caplog: pytest.LogCaptureFixture) -> None:
             assert [first, second] == pytest.approx([17 * 1.1, 9 * 1.1])
     # The second is a problem of another kind.
     assert [line.partition(" the server answered ")[2][:3] for line in warnings(caplog)] == ["429", "503"]
+    assert "; the server asks for a retry after 17 s" in warnings(caplog)[0]
 
 
 def test_repeated_retry_after_backs_off() -> None:

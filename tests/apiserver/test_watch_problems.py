@@ -101,3 +101,19 @@ def test_number_of_logged_kinds_is_limited(caplog: pytest.LogCaptureFixture) -> 
     for number in range(1000):
         log_check.problems.set_problem("services", RetryDecision(RetryWhen.BACK_OFF, f"number {number}"))
     assert len(log_check.new_lines()) <= 100
+
+
+def test_no_recovery_is_logged_while_every_watch_is_forbidden(caplog: pytest.LogCaptureFixture) -> None:
+    log_check = LogCheck(caplog)
+    names = ("services", "nodes")
+    for name in names:
+        log_check.problems.set_problem(name, REFUSED)
+    log_check.now = 4
+    log_check.new_lines()
+    for name in names:
+        text = f"not allowed to watch {name}"
+        forbidden = RetryDecision(RetryWhen.BACK_OFF, text, affects_server=False, problem_kind="403")
+        log_check.problems.set_problem(name, forbidden)
+    assert log_check.new_lines() == [f"not allowed to watch {name}; retrying" for name in names]
+    log_check.problems.clear_problem("nodes")
+    assert log_check.new_lines() == ["watching nodes again", "watching the API server again after 4 s"]
