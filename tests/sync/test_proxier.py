@@ -141,6 +141,43 @@ def test_restart_sends_nothing(harness: MemoryHarness) -> None:
     assert second.differences() == []
 
 
+def test_emptied_chains_are_deleted_a_second_later(harness: MemoryHarness) -> None:
+    """Kernels before 6.2 refuse to delete a chain until they have freed the element that led to it."""
+    harness.delete("Service", "sticky")
+    report = harness.sync()
+    emptied = {name for name, chain in harness.table.chains.items() if name.startswith("sticky-") and not chain.rules}
+    assert len(emptied) == 2
+    assert report.next_sync_within == pytest.approx(1.1)
+    harness.now += 1.0
+    assert harness.sync().next_sync_within == pytest.approx(0.1)
+    assert emptied <= harness.table.chains.keys()
+    harness.now += 0.1
+    assert harness.sync().next_sync_within is None
+    assert not emptied & harness.table.chains.keys()
+
+
+def test_emptied_chains_that_are_found_are_deleted_a_second_later(harness: MemoryHarness) -> None:
+    harness.delete("Service", "sticky")
+    harness.sync()
+    second = harness.restarted()
+    assert second.sync().next_sync_within == pytest.approx(1.1)
+    second.now += 1.1
+    second.sync()
+    assert not [name for name in harness.table.chains if name.startswith("sticky-")]
+
+
+def test_record_of_a_sticky_port_is_removed_after_its_last_client(harness: MemoryHarness) -> None:
+    """A partial sync looks for expired records once an hour."""
+    harness.delete("Service", "sticky")
+    harness.sync()
+    found = []
+    for seconds in (3600.0, 3600.0, 3599.0, 1.0, 3600.0):
+        harness.now += seconds
+        assert not harness.sync().is_full
+        found.append(bool(harness.table.elements["sticky-ports"]))
+    assert found == [True, True, True, False, False]
+
+
 def _node(address: str) -> dict[str, Any]:
     listed = [{"type": "InternalIP", "address": address}]
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"addresses": listed}}
