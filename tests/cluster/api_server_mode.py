@@ -38,7 +38,7 @@ class ApiServerMode(Nftables):
         self.applier.apply(objects, with_service_cidr=has_range)
         self._marker.write(scenario.node["metadata"].get("labels", {}).get(_ZONE, ""), _ranges(scenario, objects))
         if not self.daemon.is_running:
-            self.daemon.set_flags(*scenario.arguments(), "--min-sync-period=0")
+            self.daemon.set_flags(*scenario.arguments(), "--min-sync-period=0", "--allow-node-mismatch")
             self.daemon.start()
             self._process_inputs = inputs
             self.starts += 1
