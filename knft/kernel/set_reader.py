@@ -2,27 +2,21 @@
 
     declaration: NFTA_SET_FLAGS, NFTA_SET_KEY_TYPE, NFTA_SET_DATA_TYPE and others, numbers in network byte order
     elements:    NFTA_SET_ELEM_LIST_ELEMENTS { NFTA_LIST_ELEM { key, value, comment, ... }, ... }
-    a key:       NFTA_DATA_VALUE { its parts }; in a concatenation each part is padded to 4 bytes
-    a type:      6 bits for each part
+    a key:       NFTA_DATA_VALUE { its parts }, see ``set_keys``
 
 The kernel stores an interval of a set without concatenations as two elements: the first address, and the first address
 behind it with NFT_SET_ELEM_INTERVAL_END. An element of a concatenation has NFTA_SET_ELEM_KEY_END instead.
 """
 
 import hashlib
-import ipaddress
-import itertools
-import socket
 import struct
-from collections.abc import Callable, Iterator
-
-from msgspec import Struct
+from collections.abc import Iterator
 
 from knft.kernel import set_element_messages as messages
+from knft.kernel.set_keys import HOST_NUMBER, INTEGER, IPV4, IPV6, KEY_PARTS, PORT, KeyCodec, split_type
 from knft.nft.codec.elements import FOREIGN_VERDICT
 from knft.nft.expressions import Drop, Goto, Jump, Verdict
 from knft.nft.objects import ArrayName, Contents, ElementTimeout, Entry, Key, Target
-from knft.protocols import PROTOCOL_NAMES
 
 _SET_FLAGS, _KEY_TYPE, _DATA_TYPE = 3, 4, 6  # NFTA_SET_...
 _INTERVAL, _MAP, _TIMEOUT, _OBJECT_MAP = 0x4, 0x8, 0x10, 0x40  # NFT_SET_...
@@ -35,98 +29,18 @@ _VALUE, _VERDICT = 1, 2  # NFTA_DATA_...
 _CODE, _CHAIN = 1, 2  # NFTA_VERDICT_...
 _JUMP, _GOTO, _DROP = 0xFFFFFFFD, 0xFFFFFFFC, 0
 _COMMENT = 0  # NFTNL_UDATA_SET_ELEM_COMMENT
-_TYPE_BITS = 6
-_INTEGER, _IPV4, _IPV6, _PROTOCOL, _PORT = 4, 7, 8, 12, 13
-"""The numbers of libnftables' types integer, ipv4_addr, ipv6_addr, inet_proto and inet_service."""
-_TARGET_TYPES = ((_IPV4, _PORT), (_IPV6, _PORT))
+_TARGET_TYPES = ((IPV4, PORT), (IPV6, PORT))
 _INDEXES = 1 << 16
 """Indexes of endpoint maps are less than this."""
 
 _HEAD = struct.Struct("=HH")
-_HOST_NUMBER, _NUMBER, _MILLISECONDS = struct.Struct("=I"), struct.Struct(">I"), struct.Struct(">Q")
+_NUMBER, _MILLISECONDS = struct.Struct(">I"), struct.Struct(">Q")
 
 _Element = dict[int, bytes]
 """The attributes of an element."""
 
 
-class _Part(Struct, frozen=True):
-    """One part of a key or value: its size in bytes without padding, and the function that decodes it."""
-
-    size: int
-    decode: Callable[[bytes], str | int]
-    is_address: bool = False
-
-
-def _ipv6(raw: bytes) -> str:
-    text = socket.inet_ntop(socket.AF_INET6, raw)
-    # inet_ntop writes some addresses with a dotted IPv4 part, Python does not.
-    return str(ipaddress.IPv6Address(raw)) if "." in text else text
-
-
-_PARTS = {
-    _INTEGER: _Part(4, lambda raw: int(_HOST_NUMBER.unpack(raw)[0])),
-    _IPV4: _Part(4, socket.inet_ntoa, is_address=True),
-    _IPV6: _Part(16, _ipv6, is_address=True),
-    _PROTOCOL: _Part(1, lambda raw: PROTOCOL_NAMES.get(raw[0], raw[0])),
-    _PORT: _Part(2, lambda raw: int.from_bytes(raw, "big")),
-}
-
-
-def _split_type(number: int) -> tuple[int, ...]:
-    """Return the types of the parts of a type."""
-    parts = []
-    while number:
-        parts.append(number & ((1 << _TYPE_BITS) - 1))
-        number >>= _TYPE_BITS
-    return tuple(reversed(parts))
-
-
-class _Codec:
-    """Decodes keys, or values that are not verdicts; ``size`` is theirs in bytes.
-
-    Its methods raise ValueError if the size is wrong.
-    """
-
-    def __init__(self, parts: tuple[_Part, ...]) -> None:
-        self.parts = parts
-        starts = (0, *itertools.accumulate(messages.padded(part.size) for part in parts))
-        self.size = parts[0].size if len(parts) == 1 else starts[-1]
-        self._pieces = tuple(
-            (part, part.decode, start, start + part.size) for part, start in zip(parts, starts, strict=False)
-        )
-
-    def _check(self, raw: bytes) -> None:
-        if len(raw) != self.size:
-            msg = f"{len(raw)} bytes instead of {self.size}"
-            raise ValueError(msg)
-
-    def decode(self, raw: bytes) -> Key:
-        """Return the decoded parts."""
-        self._check(raw)
-        return tuple([decode(raw[start:end]) for _, decode, start, end in self._pieces])
-
-    def decode_range(self, first: bytes, last: bytes) -> Key:
-        """Return the decoded parts; a part that differs must be a network."""
-        self._check(first)
-        self._check(last)
-        return tuple(
-            decode(first[start:end])
-            if first[start:end] == last[start:end]
-            else _network(part, first[start:end], last[start:end])
-            for part, decode, start, end in self._pieces
-        )
-
-
-def _network(part: _Part, first: bytes, last: bytes) -> str:
-    """Return a range of addresses as CIDR; raise ValueError if it is not a network."""
-    low, size = int.from_bytes(first, "big"), int.from_bytes(last, "big") - int.from_bytes(first, "big") + 1
-    if not part.is_address or size <= 0 or size & (size - 1) or low % size:
-        msg = f"{first.hex()} to {last.hex()} is not a network"
-        raise ValueError(msg)
-    return f"{part.decode(first)}/{8 * part.size - size.bit_length() + 1}"
-
-
-_NO_KEYS = _Codec(())
+_NO_KEYS = KeyCodec(())
 
 
 def _number(raw: bytes) -> int:
@@ -194,17 +108,17 @@ def _kind_of(declaration: bytes) -> "_Kind":
     """Return the reader for a declaration."""
     fields = {kind: declaration[start:end] for kind, start, end in messages.attributes(declaration)}
     flags, key, data = (_number(fields.get(number, b"")) for number in (_SET_FLAGS, _KEY_TYPE, _DATA_TYPE))
-    key_types, value_types = _split_type(key), _split_type(data)
-    if not key_types or not _PARTS.keys() >= set(key_types) or flags & _OBJECT_MAP:
+    key_types, value_types = split_type(key), split_type(data)
+    if not key_types or not KEY_PARTS.keys() >= set(key_types) or flags & _OBJECT_MAP:
         return _Unreadable(_NO_KEYS)
-    keys = _Codec(tuple(_PARTS[number] for number in key_types))
+    keys = KeyCodec(tuple(KEY_PARTS[number] for number in key_types))
     match bool(flags & _MAP), flags & (_INTERVAL | _TIMEOUT):
         case False, special:
             return {0: _Members, _INTERVAL: _Intervals, _TIMEOUT: _Dynamic}.get(special, _Unreadable)(keys)
         case True, 0 if data == _VERDICT_DATA:
             return _Verdicts(keys)
-        case True, 0 if value_types in _TARGET_TYPES and key_types[-1] == _INTEGER:
-            return _Targets(keys, _Codec(tuple(_PARTS[number] for number in value_types)))
+        case True, 0 if value_types in _TARGET_TYPES and key_types[-1] == INTEGER:
+            return _Targets(keys, KeyCodec(tuple(KEY_PARTS[number] for number in value_types)))
         case _:
             return _Unreadable(_NO_KEYS)
 
@@ -214,7 +128,7 @@ class _Kind:
 
     has_repeats = False
 
-    def __init__(self, keys: _Codec) -> None:
+    def __init__(self, keys: KeyCodec) -> None:
         """Start without elements."""
         self._keys = keys
 
@@ -263,7 +177,7 @@ def _attribute_head(kind: int, size: int) -> bytes:
 class _Members(_Kind):
     """The elements of a set without intervals and timeouts."""
 
-    def __init__(self, keys: _Codec) -> None:
+    def __init__(self, keys: KeyCodec) -> None:
         self._keys = keys
         self._members: set[Key] = set()
 
@@ -279,7 +193,7 @@ class _Members(_Kind):
 class _Verdicts(_Kind):
     """The elements of a verdict map."""
 
-    def __init__(self, keys: _Codec) -> None:
+    def __init__(self, keys: KeyCodec) -> None:
         self._keys = keys
         self._entries: dict[Key, Entry] = {}
         self._verdicts: dict[bytes, Verdict | None] = {}
@@ -331,7 +245,7 @@ def _comment(user_data: bytes) -> str:
 class _Intervals(_Kind):
     """The elements of a set with intervals."""
 
-    def __init__(self, keys: _Codec) -> None:
+    def __init__(self, keys: KeyCodec) -> None:
         self._keys = keys
         self._members: list[Key] = []
         self._bounds: list[tuple[bytes, bool]] = []
@@ -367,7 +281,7 @@ def _previous(address: bytes) -> bytes:
 class _Dynamic(_Kind):
     """The elements of a dynamic set, which rules add."""
 
-    def __init__(self, keys: _Codec) -> None:
+    def __init__(self, keys: KeyCodec) -> None:
         self._keys = keys
         self.elements: dict[Key, ElementTimeout] = {}
 
@@ -386,11 +300,11 @@ class _Dynamic(_Kind):
 class _Targets(_Kind):
     """The elements of an endpoint map, which may be hundreds of thousands."""
 
-    def __init__(self, keys: _Codec, targets: _Codec) -> None:
+    def __init__(self, keys: KeyCodec, targets: KeyCodec) -> None:
         self._keys, self._targets = keys, targets
         self._arrays: dict[bytes, list[Target | None]] = {}
         """The targets by index, by the part of the key before the index."""
-        self._prefix_size = keys.size - _HOST_NUMBER.size
+        self._prefix_size = keys.size - HOST_NUMBER.size
         key_head = _attribute_head(_KEY, _HEAD.size + keys.size) + _attribute_head(_VALUE, keys.size)
         # The last part of a value is a port of two bytes, which is padded.
         self._value_head = _attribute_head(_DATA, _HEAD.size + targets.size) + _attribute_head(_VALUE, targets.size)
@@ -425,7 +339,7 @@ class _Targets(_Kind):
             msg = "unexpected size of a key"
             raise ValueError(msg)
         address, port = self._targets.decode(_raw_value(element[_DATA]))
-        self._put(key[: self._prefix_size], _HOST_NUMBER.unpack(key[self._prefix_size :])[0], (str(address), int(port)))
+        self._put(key[: self._prefix_size], HOST_NUMBER.unpack(key[self._prefix_size :])[0], (str(address), int(port)))
 
     def _put(self, prefix: bytes, index: int, target: Target) -> None:
         array = self._arrays.get(prefix)
@@ -441,12 +355,12 @@ class _Targets(_Kind):
         array[index] = target
 
     def finish(self, name: str, contents: Contents) -> None:
-        prefixes = _Codec(self._keys.parts[:-1])
+        prefixes = KeyCodec(self._keys.parts[:-1])
         while self._arrays:
             prefix, array = self._arrays.popitem()
             contents.arrays[ArrayName(name, _decode_prefix(prefixes, prefix))] = tuple(array)
 
 
-def _decode_prefix(codec: _Codec, raw: bytes) -> Key:
+def _decode_prefix(codec: KeyCodec, raw: bytes) -> Key:
     """Return the beginning of a key; a single part of a longer key is padded."""
     return codec.decode(raw[: codec.size])
