@@ -24,8 +24,9 @@ from knft.model.objects import ObjectChange
 from knft.serve.events import failed_to_program_event
 from knft.serve.manifest_metrics import ManifestCollector, ManifestValues
 from knft.serve.metrics import Metrics
-from knft.source.directory import DirectorySource, ScanResult
+from knft.source.directory import DirectorySource
 from knft.source.reminders import Reminders
+from knft.source.scan_result import ScanResult
 from knft.sync.daemon import Daemon
 
 log = logging.getLogger("knft")

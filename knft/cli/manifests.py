@@ -6,8 +6,8 @@ import click
 
 from knft.errors import SourceError
 from knft.model.objects import ObjectChange
-from knft.source.directory import read_paths
 from knft.source.files import error_reason, read_stream
+from knft.source.paths import read_paths
 
 
 def read_manifests(paths: tuple[str, ...]) -> tuple[ObjectChange, ...]:

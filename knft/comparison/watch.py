@@ -13,7 +13,8 @@ from knft.errors import CaptureError, KnftError
 from knft.interpret.compare.report import Report
 from knft.kernel.host_changes import HostChangeMonitor
 from knft.memory_errors import exit_if_out_of_memory
-from knft.source.directory import DirectorySource, manifests_signature
+from knft.source.directory import DirectorySource
+from knft.source.paths import manifests_signature
 
 POLL_SECONDS = 3.0
 """The interval of reading the state without notifications: iptables-legacy, ipsets and virtual servers."""

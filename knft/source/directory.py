@@ -14,7 +14,6 @@ from pathlib import Path
 from msgspec import Struct
 
 from knft.errors import SourceError
-from knft.model.objects import ObjectChange
 from knft.source.catalogue import Catalogue, object_keys
 from knft.source.decode import DecodedManifest, decode
 from knft.source.directory_identity import DirectoryIdentity, directory_identity
@@ -28,30 +27,18 @@ from knft.source.files import (
     file_signature,
     format_path,
     is_same_inode,
-    read_manifest,
     read_settled_manifest,
-    read_stream,
 )
 from knft.source.missing_files import SETTLE_SECONDS, KeptReason, Listing, MissingFiles
+from knft.source.scan_result import MAX_CONFLICTS, ScanBuilder, ScanResult, is_manifest, no_manifests_message
 
-SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 POLLS_PER_SCAN = 5
 """All files are checked once in this many polls, for changes without an inotify event (links to other folders, NFS)."""
 DEBOUNCE_MS = 200
 TRUNCATED_SECONDS = 10.0
 """How long a file without a newline at its end must not change, if the kernel does not tell whether it has a writer."""
 
-MAX_CONFLICTS = 10
-"""How many conflicts with other documents are reported for one file."""
 EMPTY_LIST_HINT = "to remove them, add a file with an empty List (apiVersion: v1, kind: List, items: [])"
-
-
-class ScanResult(Struct, frozen=True):
-    """The changed objects since the last scan, and messages: problems, and notices about skipped kinds."""
-
-    changes: tuple[ObjectChange, ...] = ()
-    problems: tuple[str, ...] = ()
-    notices: tuple[str, ...] = ()
 
 
 class DirectoryStatus(Struct, frozen=True):
@@ -71,24 +58,6 @@ class DirectoryStatus(Struct, frozen=True):
     incomplete_reason: str = ""
     is_read: bool = True
     """Whether every file was read without error, at this scan or before."""
-
-
-class _ScanBuilder:
-    """Collects the result of a scan."""
-
-    def __init__(self) -> None:
-        self.changes: list[ObjectChange] = []
-        self.problems: list[str] = []
-        self.notices: list[str] = []
-
-    def add_file(self, catalogue: Catalogue, name: str, path: str, decoded: DecodedManifest) -> None:
-        """Add the content of a file, which is ``name`` in the catalogue."""
-        self.changes += catalogue.put(name, decoded)
-        self.problems += [f"{path}: {problem}" for problem in decoded.problems]
-        self.notices += [f"{path}: {kind} skipped ({count})" for kind, count in decoded.skipped]
-
-    def result(self) -> ScanResult:
-        return ScanResult(tuple(self.changes), tuple(self.problems), tuple(self.notices))
 
 
 class _File:
@@ -144,7 +113,7 @@ class DirectorySource:
 
     def scan(self) -> ScanResult:
         """Read the files that changed since the last scan; raise SourceError if the first scan finds no directory."""
-        builder = _ScanBuilder()
+        builder = ScanBuilder()
         is_gone = False
         try:
             target, identity, names = _list_directory(self._path)
@@ -172,7 +141,7 @@ class DirectorySource:
     def _has_empty_list(self, names: Iterable[str]) -> bool:
         return any(self._files[name].has_empty_list for name in names if name in self._files)
 
-    def _handle_missing_files(self, listing: Listing, builder: _ScanBuilder) -> None:
+    def _handle_missing_files(self, listing: Listing, builder: ScanBuilder) -> None:
         known = {
             name: self._catalogue.has_services(name) for name, file in self._files.items() if file.used is not None
         }
@@ -182,7 +151,7 @@ class DirectorySource:
             del self._files[name]
             builder.changes += self._catalogue.remove(name)
         is_empty = not listing.names and not self._missing.kept
-        messages = [_no_manifests_message(self._path)] if is_empty else []
+        messages = [no_manifests_message(self._path)] if is_empty else []
         for reason in KeptReason:
             kept = sorted(name for name, why in self._missing.kept.items() if why is reason)
             if kept:
@@ -192,11 +161,11 @@ class DirectorySource:
                 )
         self._report_directory(messages, builder)
 
-    def _report_directory(self, messages: Iterable[str], builder: _ScanBuilder) -> None:
+    def _report_directory(self, messages: Iterable[str], builder: ScanBuilder) -> None:
         previous, self._directory_problems = self._directory_problems, dict.fromkeys(messages)
         builder.problems += [message for message in self._directory_problems if message not in previous]
 
-    def _scan_file(self, name: str, builder: _ScanBuilder) -> None:
+    def _scan_file(self, name: str, builder: ScanBuilder) -> None:
         path, file = self._path / name, self._files.setdefault(name, _File())
         signature = file_signature(path)
         if signature != file.seen[0]:
@@ -251,7 +220,7 @@ class DirectorySource:
             raise UnsettledFileError(msg)
 
     def _use(
-        self, name: str, file: _File, decoded: DecodedManifest, signature: Signature, builder: _ScanBuilder
+        self, name: str, file: _File, decoded: DecodedManifest, signature: Signature, builder: ScanBuilder
     ) -> None:
         """Use the objects of a file."""
         path = format_path(self._path / name)
@@ -266,7 +235,7 @@ class DirectorySource:
         conflicts = self._catalogue.conflicts(name)[:MAX_CONFLICTS]
         builder.problems += [f"{format_path(self._path / item.ignored.path)}: {item}" for item in conflicts]
 
-    def _report_error(self, name: str, file: _File, error: Exception, builder: _ScanBuilder) -> None:
+    def _report_error(self, name: str, file: _File, error: Exception, builder: ScanBuilder) -> None:
         consequence = "keeping its last valid objects" if file.used is not None else "the file is ignored"
         message = f"{format_path(self._path / name)}: {error_reason(error)}; {consequence}"
         if file.error != message:
@@ -332,7 +301,7 @@ def _list_directory(path: Path) -> tuple[str, DirectoryIdentity, list[str]]:
     descriptor = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with os.scandir(descriptor) as entries:
-            names = sorted(entry.name for entry in entries if _is_manifest(entry.name))
+            names = sorted(entry.name for entry in entries if is_manifest(entry.name))
         return target, directory_identity(descriptor), names
     finally:
         os.close(descriptor)
@@ -341,61 +310,3 @@ def _list_directory(path: Path) -> tuple[str, DirectoryIdentity, list[str]]:
 def _describe_files(names: list[str]) -> str:
     first = format_path(names[0])
     return f"{first} is" if len(names) == 1 else f"{len(names)} files, such as {first}, are"
-
-
-def _is_manifest(name: str) -> bool:
-    return not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES
-
-
-def _no_manifests_message(path: Path) -> str:
-    return f"{format_path(path)}: contains no *.yaml, *.yml or *.json files"
-
-
-def read_paths(paths: Iterable[str], standard_input: bytes | None) -> ScanResult:
-    """Read files, directories, and standard input for ``-``; raise SourceError if one cannot be read."""
-    catalogue, builder = Catalogue(), _ScanBuilder()
-    for path, is_explicit in _files(paths, builder):
-        try:
-            decoded = decode((standard_input or b"") if path == "-" else _read(Path(path), is_explicit=is_explicit))
-        except (OSError, SourceError) as error:
-            msg = f"{format_path(path)}: {error_reason(error)}"
-            raise SourceError(msg) from error
-        builder.add_file(catalogue, path, format_path(path), decoded)
-        conflicts = catalogue.conflicts(path)[:MAX_CONFLICTS]
-        builder.problems += [f"{format_path(item.ignored.path)}: {item}" for item in conflicts]
-    return builder.result()
-
-
-def manifests_signature(paths: Iterable[str]) -> tuple[tuple[str, Signature | None], ...]:
-    """Return a value that changes if any file changes that ``read_paths`` would read."""
-    files: list[Path] = []
-    for path in map(Path, paths):
-        try:
-            files += sorted(item for item in path.iterdir() if _is_manifest(item.name)) if path.is_dir() else [path]
-        except OSError:
-            files.append(path)
-    return tuple((str(path), file_signature(path)) for path in files)
-
-
-def _read(path: Path, *, is_explicit: bool) -> bytes:
-    """Read a file. If the user named it, it may be a pipe, such as a shell's ``<(command)``."""
-    if not is_explicit or not (path.is_fifo() or path.is_char_device()):
-        return read_manifest(path)
-    with path.open("rb") as stream:
-        return read_stream(stream)
-
-
-def _files(paths: Iterable[str], builder: _ScanBuilder) -> Iterator[tuple[str, bool]]:
-    """Yield every path, and whether the user named it or it is in a named directory."""
-    for path in paths:
-        if path == "-" or not Path(path).is_dir():
-            yield path, True
-            continue
-        try:
-            files = sorted(item for item in Path(path).iterdir() if _is_manifest(item.name))
-        except OSError as error:
-            msg = f"{format_path(path)}: cannot read the manifest directory: {error.strerror}"
-            raise SourceError(msg) from error
-        if not files:
-            builder.problems.append(f"{_no_manifests_message(Path(path))}; nothing is served")
-        yield from ((str(item), False) for item in files)

@@ -17,7 +17,7 @@ from knft.comparison.rendered import knft_rules, kube_proxy_rules
 from knft.families import IpVersion
 from knft.interpret.rules import AddToSet, Chain, Rule, RuleSet
 from knft.proxy_mode import Mode
-from knft.source.directory import read_paths
+from knft.source.paths import read_paths
 from tests.packets.scenario_runner import packet_parameters
 from tests.support.families import addresses
 from tests.support.knft_command import NODE_FLAG, write_manifests

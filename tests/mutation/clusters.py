@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from knft.cli.main import diff
 from knft.model.objects import ObjectChange
-from knft.source.directory import read_paths
+from knft.source.paths import read_paths
 
 Object = dict[str, Any]
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from knft.cli.main import cli
 from knft.kernel.addresses import local_addresses
 from knft.kernel.process import WorkerProcess
-from knft.source.directory import read_paths
+from knft.source.paths import read_paths
 from knft.sync.assemble import live_daemon
 from tests.configuration.loading import load
 from tests.packets.captured import DEVICE, Captured, capture_iptables, capture_ipvs, capture_nftables, node_addresses

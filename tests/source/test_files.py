@@ -9,8 +9,9 @@ import pytest
 
 from knft.errors import SourceError
 from knft.source import files
-from knft.source.directory import DirectorySource, read_paths
+from knft.source.directory import DirectorySource
 from knft.source.missing_files import SETTLE_SECONDS
+from knft.source.paths import read_paths
 from tests.support import special_files
 from tests.support.bad_manifests import scan_and_render, service, text
 from tests.support.broken_files import BROKEN, READABLE

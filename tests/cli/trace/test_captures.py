@@ -7,7 +7,7 @@ from knft.cli.main import cli
 from knft.comparison.kube_proxy_inputs import ObjectSnapshots, sync_inputs
 from knft.families import Family
 from knft.proxy_mode import Mode
-from knft.source.directory import read_paths
+from knft.source.paths import read_paths
 from knft_compat import ipvs
 from knft_compat.captures import captures_after_first_sync
 from tests.cli.trace.cluster import FLAGS, ends, trace, write_manifests

@@ -9,7 +9,7 @@ from knft.cli.diff import rendered_sides_from_options
 from knft.cli.main import diff
 from knft.comparison.sides import Sides
 from knft.proxy_mode import Mode
-from knft.source.directory import read_paths
+from knft.source.paths import read_paths
 from tests.interpret.service_model.random_clusters import Cluster
 from tests.interpret.service_model.service_model import Settings
 from tests.support.families import VERSIONS, address
