@@ -10,13 +10,14 @@ Service are in ``knft.model.service_port``; ``knft.decide`` applies them.
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 
 from msgspec import Struct
 
 from knft.config import Config
 from knft.families import Family
+from knft.model.plan import TrafficAction
 from knft.nft import expressions as nft
 from knft.nft.objects import Chain
 from knft.render.names import INSIDE_CIDRS, POD_CIDRS
@@ -136,6 +137,19 @@ def dnat_to_endpoint(kind: PoolKind, modulus: int, family: Family) -> nft.DnatFr
 def external_cluster_rules(cluster: str, config: Config) -> tuple[nft.Rule, ...]:
     """Return the rules for external traffic with policy Cluster, which continues in the chain ``cluster``."""
     return (nft.Rule((nft.SetMark(config.masquerade_mark), nft.Goto(cluster)), "masquerade"),)
+
+
+def external_rules(
+    action: TrafficAction, chains: Callable[[str], str], family: Family, config: Config
+) -> tuple[nft.Rule, ...]:
+    """Return the rules for external traffic to a Service port with chains of its own.
+
+    ``chains`` returns the name of its chain for traffic class ``cluster`` or ``local``.
+    """
+    if action is TrafficAction.CLUSTER:
+        return external_cluster_rules(chains("cluster"), config)
+    local = chains("local") if action is TrafficAction.LOCAL else None
+    return external_local_rules(chains("cluster"), local, family, config)
 
 
 def external_local_rules(cluster: str, local: str | None, family: Family, config: Config) -> tuple[nft.Rule, ...]:

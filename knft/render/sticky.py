@@ -22,6 +22,7 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 from knft.config import Config
 from knft.families import Family
@@ -34,7 +35,7 @@ from knft.render import frontends, names
 from knft.render.frontends import TrafficClass
 from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS, STICKY_PREFIX
 from knft.render.numbering import NUMBERS, Slot, StickyPort
-from knft.render.pools import external_cluster_rules, external_local_rules
+from knft.render.pools import external_rules
 from knft.render.wide import WidePort, endpoints_of
 
 AFFINITY_SIZE = 1 << 22
@@ -178,7 +179,8 @@ def _chains(
             ),
         )
     if plan.external is not TrafficAction.REJECT and not all(map(frontends.is_internal, plan.frontends)):
-        yield Chain(_chain_name(sticky, "external"), _external_rules(plan, sticky, family, config))
+        rules = external_rules(plan.external, partial(_chain_name, sticky), family, config)
+        yield Chain(_chain_name(sticky, "external"), rules)
 
 
 def _targets_by_index(sticky: StickyPort, endpoints: tuple[Endpoint, ...]) -> dict[int, Target]:
@@ -229,11 +231,3 @@ def _runs(indexes: Sequence[int]) -> list[range]:
         else:
             runs.append(range(index, index + 1))
     return runs
-
-
-def _external_rules(plan: ServicePlan, sticky: StickyPort, family: Family, config: Config) -> tuple[nft.Rule, ...]:
-    cluster = _chain_name(sticky, "cluster")
-    if plan.external is TrafficAction.CLUSTER:
-        return external_cluster_rules(cluster, config)
-    local = _chain_name(sticky, "local") if plan.external is TrafficAction.LOCAL else None
-    return external_local_rules(cluster, local, family, config)

@@ -16,6 +16,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
 
 from msgspec import Struct
 
@@ -30,7 +31,7 @@ from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends
 from knft.render.frontends import TrafficClass
 from knft.render.names import SERVICE_IPS, SERVICE_NODEPORTS, WIDE_MAP_PREFIX, WIDE_PREFIX
-from knft.render.pools import external_cluster_rules, external_local_rules
+from knft.render.pools import external_rules
 
 COPIES_FACTOR = 4
 """A Service port is wide if its copies are more than this times the number of things that are copied."""
@@ -49,7 +50,10 @@ _CLASS_NUMBERS: dict[TrafficClass, int] = {"cluster": 0, "local": 1}
 
 
 class WidePort(Struct, frozen=True, gc=False):
-    """The number of a wide Service port, and what it stores by number: its endpoints, its source ranges, or both."""
+    """The number of a wide Service port.
+
+    ``endpoints`` and ``source_ranges`` tell which of the two it stores under this number, once for all frontends.
+    """
 
     number: int
     endpoints: bool
@@ -209,7 +213,8 @@ def wide_chains(
             yield Chain(wide_chain_name(wide, traffic_class), rules)
         external = [frontend for frontend in plan.frontends if not frontends.is_internal(frontend)]
         if external and plan.external is not TrafficAction.REJECT and not is_sticky:
-            yield Chain(wide_chain_name(wide, "external"), _external_rules(plan, wide, family, config))
+            rules = external_rules(plan.external, partial(wide_chain_name, wide), family, config)
+            yield Chain(wide_chain_name(wide, "external"), rules)
     if wide.source_ranges:
         yield Chain(wide_chain_name(wide, "sources"), tuple(_source_rules(plan.allowed_sources, family.nft)))
 
@@ -232,14 +237,6 @@ def _endpoint_rules(
 
 def _numbers(array: ArrayName) -> Iterator[int]:
     return (int(number) for number in array.prefix)
-
-
-def _external_rules(plan: ServicePlan, wide: WidePort, family: Family, config: Config) -> tuple[nft.Rule, ...]:
-    cluster = wide_chain_name(wide, "cluster")
-    if plan.external is TrafficAction.CLUSTER:
-        return external_cluster_rules(cluster, config)
-    local = wide_chain_name(wide, "local") if plan.external is TrafficAction.LOCAL else None
-    return external_local_rules(cluster, local, family, config)
 
 
 def _source_rules(allowed: Iterable[str], family: NftFamily) -> Iterator[nft.Rule]:
