@@ -19,6 +19,7 @@ from knft.model.names import ServicePortName
 from knft.nft.codec.listing import TableListing
 from knft.nft.objects import Contents, Table
 from knft.render import layout
+from knft.sync.batches import split_by_rules
 from knft.sync.invalidation import Invalidation, PendingInvalidations
 from knft.sync.prepare import MAX_RULES
 from knft.sync.previous_contents import PreviousContents
@@ -200,7 +201,8 @@ class Proxier:
 
     def _commit_changes(self, programmed: ProgrammedContents[Owner], changes: PendingChanges, now: float) -> bool:
         """Commit the changes; return False if the kernel refuses them, so that a full sync is needed."""
-        first, *others = self._split_by_rules(changes.service_ports - self._quarantine.names())
+        changed = changes.service_ports - self._quarantine.names()
+        first, *others = split_by_rules({name: self._rules_of(name) for name in changed}, MAX_RULES)
         node = {SpecialOwner.NODE} if changes.node is not None else set[SpecialOwner]()
         removal_due = now - self._last_sticky_removal >= STICKY_REMOVAL_INTERVAL_SECONDS
         snapshot = TableSnapshot(
@@ -221,23 +223,10 @@ class Proxier:
             return False
         return True
 
-    def _split_by_rules(self, names: frozenset[ServicePortName]) -> list[frozenset[ServicePortName]]:
-        """Return the Service ports in batches whose chains have about ``MAX_RULES`` rules: one batch almost always.
-
-        A sticky Service port has a rule for each endpoint, and writes them all if one changes. libnftables 1.0.6 needs
-        20 KB for each rule of a transaction.
-        """
-        batches: list[set[ServicePortName]] = [set()]
-        rules = 0
-        for name in sorted(names):
-            port = self.state.service_port(name)
-            own = len(self.state.endpoints(name)) if port is not None and port.affinity_seconds else 0
-            if own and rules + own > MAX_RULES and batches[-1]:
-                batches.append(set())
-                rules = 0
-            batches[-1].add(name)
-            rules += own
-        return [frozenset(batch) for batch in batches]
+    def _rules_of(self, name: ServicePortName) -> int:
+        """Return about how many rules a changed Service port writes: a sticky one has a rule for each endpoint."""
+        port = self.state.service_port(name)
+        return len(self.state.endpoints(name)) if port is not None and port.affinity_seconds else 0
 
     def _sync_full(self, previous: PreviousContents, now: float) -> RepairReport:
         """Read the table back and commit all differences; quarantine the Service ports that the kernel refuses."""
