@@ -1,9 +1,10 @@
-"""Fixtures: a network namespace for each test, and a KernelHarness in it, whose transactions can be inspected."""
+"""Fixtures: a network namespace for each test, and in it a worker process, or a KernelHarness."""
 
 from collections.abc import Iterator
 
 import pytest
 
+from knft.kernel.process import WorkerProcess
 from tests.support.kernel_harness import KernelHarness
 from tests.support.lab.namespace import Namespace
 
@@ -21,3 +22,11 @@ def namespace() -> Iterator[Namespace]:
 def harness(namespace: Namespace) -> KernelHarness:
     """Return a KernelHarness with both families, before its first object and first sync."""
     return KernelHarness(namespace)
+
+
+@pytest.fixture
+def library(namespace: Namespace) -> Iterator[WorkerProcess]:
+    """Start a worker process in the namespace."""
+    del namespace  # The fixture has moved this thread into the namespace.
+    with WorkerProcess() as started:
+        yield started

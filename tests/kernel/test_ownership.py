@@ -6,7 +6,6 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -27,13 +26,6 @@ from tests.support.nft_library_version import CAN_OWN_TABLES
 pytestmark = pytest.mark.kernel
 
 TIMEOUT = 30.0
-
-
-@pytest.fixture
-def library(namespace: Namespace) -> Iterator[WorkerProcess]:
-    del namespace  # The fixture has moved this thread into the namespace.
-    with WorkerProcess() as started:
-        yield started
 
 
 @pytest.fixture

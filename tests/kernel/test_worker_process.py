@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,13 +18,6 @@ from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 TIMEOUT = 30.0
-
-
-@pytest.fixture
-def library(namespace: Namespace) -> Iterator[WorkerProcess]:
-    del namespace  # The fixture has moved this thread into the namespace.
-    with WorkerProcess() as started:
-        yield started
 
 
 def test_answers_equal_those_of_the_library(library: WorkerProcess) -> None:

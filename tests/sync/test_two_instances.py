@@ -24,15 +24,15 @@ class Instance:
 
     def __init__(self, namespace: Namespace) -> None:
         self.monitor = ForeignChangeMonitor(TABLE)
-        self.library = WorkerProcess(self.monitor.set_own_port_ids)
-        self.library.run("list tables")
-        self.harness = KernelHarness(namespace, table=lambda _, family, name: KernelTable(self.library, family, name))
+        self.worker = WorkerProcess(self.monitor.set_own_port_ids)
+        self.worker.run("list tables")
+        self.harness = KernelHarness(namespace, table=lambda _, family, name: KernelTable(self.worker, family, name))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.library.close()
+        self.worker.close()
         self.monitor.close()
 
     def check_foreign_changes(self) -> bool:
