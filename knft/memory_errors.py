@@ -60,6 +60,6 @@ def exit_if_out_of_memory(error: BaseException | None) -> None:
 
 
 def _write(text: str) -> None:
-    """Write to standard error what it accepts without blocking."""
+    """Write as much of ``text`` to standard error as fits without waiting for its reader."""
     if sys.__stderr__ is not None and select.select([], [2], [], 0)[1]:
         os.write(2, f"knft: {text}\n".encode())

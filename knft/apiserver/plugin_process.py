@@ -19,7 +19,7 @@ _READ_BYTES = 64 << 10
 
 
 class FinishedProcess(Struct, frozen=True):
-    """The exit status of a process, and what it printed."""
+    """The exit status and the output of a plugin process."""
 
     status: int
     output: bytes

@@ -1,4 +1,4 @@
-"""The Proxier on a table in memory: what it sends, and what it knows after requests that failed."""
+"""The Proxier with a table in memory: its transactions, and its recorded state after a failed request."""
 
 from random import Random
 from typing import Any
@@ -70,7 +70,7 @@ def test_refused_partial_sync_becomes_a_full_one(harness: MemoryHarness) -> None
 
 @pytest.mark.parametrize("missing", ["web", "sticky"])
 def test_held_removals_are_made_after_the_release(harness: MemoryHarness, missing: str) -> None:
-    """While not all objects are known, a restarted process keeps what it finds, also without the endpoints."""
+    """While removals are held, a restarted process keeps the rules in the kernel, also without EndpointSlices."""
     before = {name: dict(found) for name, found in harness.table.elements.items()}
     second = MemoryHarness(harness.table)
     second.proxier.hold_removals()

@@ -78,7 +78,7 @@ def test_array_that_another_owner_has_now_is_not_superseded() -> None:
 
 
 def test_found_arrays_are_superseded_without_their_ranges() -> None:
-    """Nobody knows which chains served them. New ranges may overlap found ones, so those are removed first."""
+    """Unclaimed ranges have no known chain. New ranges may overlap them, so they are removed in the main phase."""
     found = _contents(COPIES, ranges=(RANGE,))
     for after in (None, Contents.empty()):
         assert Superseded(frozenset({COPIES}), frozenset()) == _superseded(
