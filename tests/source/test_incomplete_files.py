@@ -1,5 +1,6 @@
 """Files that are being written, or were cut: knft reads them when they are complete."""
 
+import math
 import os
 import subprocess
 from pathlib import Path
@@ -216,7 +217,9 @@ def test_quiet_file_is_read_if_the_kernel_does_not_tell_its_writers(
     clock.now += SETTLE_SECONDS
     assert _names(source) == {("web", True)}
     later = DirectorySource(str(tmp_path), clock, wall_clock)
-    wall_clock.now = (tmp_path / "a.yaml").stat().st_ctime + SETTLE_SECONDS
+    wall_clock.now = (
+        math.ceil((tmp_path / "a.yaml").stat().st_ctime) + SETTLE_SECONDS
+    )  # exact, unlike a sum with a fraction
     assert _names(later) == {("web", True)}
 
 
