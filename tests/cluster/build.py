@@ -1,4 +1,4 @@
-"""Builds etcd and kube-apiserver of the release that ``go/go.mod`` names, once, into the cache."""
+"""Builds etcd, kube-apiserver and kube-proxy of the release that ``go/go.mod`` names, once, into the cache."""
 
 import hashlib
 import re
@@ -12,7 +12,12 @@ from tests.cluster.setup_error import SetupError
 from tests.cluster.toolchain import Go, environment, find_go
 
 MODULE = Path(__file__).with_name("go")
-_PACKAGES = {"keys": "./keys", "etcd": "./etcd", "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver"}
+_PACKAGES = {
+    "keys": "./keys",
+    "etcd": "./etcd",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-proxy": "k8s.io/kubernetes/cmd/kube-proxy",
+}
 _RELEASE = re.compile(r"^\s*k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)\b", re.MULTILINE)
 _VERSION = "k8s.io/component-base/version"
 
@@ -24,7 +29,7 @@ class Programs(NamedTuple):
     release: str
 
     def path(self, name: str) -> str:
-        """Return the path of ``keys``, ``etcd`` or ``kube-apiserver``."""
+        """Return the path of ``keys``, ``etcd``, ``kube-apiserver`` or ``kube-proxy``."""
         return str(self.folder / name)
 
 
@@ -49,7 +54,7 @@ def release_and_flags(module: str) -> tuple[str, list[str]]:
         msg = "go.mod names no release of Kubernetes"
         raise SetupError(msg)
     release, major, minor = match.groups()
-    # Without these the API server would report version v0.0.0; Kubernetes' own build scripts set them.
+    # Without these the programs would report version v0.0.0; Kubernetes' own build scripts set them.
     variables = {"gitVersion": release, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     linked = " ".join(f"-X {_VERSION}.{name}={value}" for name, value in variables.items())
     return release, ["-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", f"-s -w {linked}"]
@@ -77,7 +82,7 @@ def main() -> None:
         built = programs()
     except SetupError as problem:
         sys.exit(f"test-cluster: {problem}")
-    print(f"test-cluster: etcd and kube-apiserver {built.release} are in {built.folder}")
+    print(f"test-cluster: etcd, kube-apiserver and kube-proxy {built.release} are in {built.folder}")
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class Cluster:
         """Create keys in ``folder``, where logs go too; ``flags`` are additional flags of the API server."""
         self.namespace = namespace
         self.folder = folder
-        built = programs()
+        built = self.programs = programs()
         self.release = built.release
         self.keys = Keys(built, folder / "keys")
         self.keys.certificate("etcd", "etcd")
