@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from knft.app.instance_lock import take_instance_lock
 from knft.cli.output import Output
-from knft.errors import InstanceLockedError
+from knft.errors import InstanceLockedError, KernelError
 from knft.families import Family
 from knft.kernel.probe import require_privilege
 from knft.kernel.process import WorkerProcess
@@ -16,7 +16,7 @@ log = logging.getLogger("knft")
 
 
 def cleanup(output: Output, *, wait_for_lock: bool = False, force: bool = False) -> None:
-    """Remove the tables of both families, and print which of them existed.
+    """Remove the tables of both families, and print which of them existed; raise KernelError after a failure.
 
     If another knft process runs in this network namespace, raise InstanceLockedError; wait for its exit first if
     ``wait_for_lock`` is set, or remove the tables nevertheless if ``force`` is set.
@@ -38,7 +38,16 @@ def cleanup(output: Output, *, wait_for_lock: bool = False, force: bool = False)
 
 
 def _remove_tables(output: Output) -> None:
+    """Remove the table of each family; raise KernelError with a line for each that could not be removed."""
+    errors = []
     with WorkerProcess() as library:
         for family in Family:
-            removed = KernelTable(library, family, TABLE).remove()
-            output.print(f"table {family.nft} {TABLE}: {'removed' if removed else 'not found'}")
+            table = f"table {family.nft} {TABLE}"
+            try:
+                removed = KernelTable(library, family, TABLE).remove()
+            except KernelError as error:
+                errors.append(f"cannot remove {table}: {error}")
+            else:
+                output.print(f"{table}: {'removed' if removed else 'not found'}")
+    if errors:
+        raise KernelError("\n".join(errors))

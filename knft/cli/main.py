@@ -1,9 +1,7 @@
 """``knft``: the commands with their flags, and the exit status and output of errors."""
 
 import logging
-import os
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +16,7 @@ from knft.cli.flags import (
     rule_set_flags,
 )
 from knft.cli.go_flags import GoCommand, given_flags, normalize_flag_name, run_flags
+from knft.cli.streams import discard_output, exit_by_sigpipe, replace_closed_streams
 from knft.errors import ApiServerError, ConfigurationChangedError, KernelError, KnftError, ServingError
 
 STATUS_FAILED, STATUS_USAGE_ERROR = 1, 2
@@ -25,7 +24,20 @@ STATUS_FAILED, STATUS_USAGE_ERROR = 1, 2
 _FAILURES = (KernelError, ApiServerError, ConfigurationChangedError, ServingError)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class _Commands(click.Group):
+    """The commands; if the reader of the output has exited, all except ``run`` end as other tools do."""
+
+    def invoke(self, context: click.Context) -> object:
+        try:
+            return super().invoke(context)
+        except BrokenPipeError:
+            # The daemon has other pipes, and click exits with status 1.
+            if context.invoked_subcommand == "run":
+                raise
+            exit_by_sigpipe()
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 def cli() -> None:
     """Kubernetes Service proxy that uses nftables."""
 
@@ -117,10 +129,11 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
 
     knft's rules are rendered from the manifests of -f. Without -f, --live reads knft's tables from the kernel.
 
-    Exit status 0: packets have the same outcome, all differences are expected, or no packets were compared. 1: some
-    packets have different outcomes on the two sides, or reach a rule that knft cannot interpret; or the output could
-    not be written. 2: a rule set cannot be read. With --watch, print each new result, starting with a line with the
-    time (with -o json an object per line), until SIGTERM or SIGINT, and exit with status 0.
+    Exit status 0: packets have the same outcome, or all differences are expected. 1: some packets have different
+    outcomes on the two sides, or reach a rule that knft cannot interpret; or the output could not be written. 2: a rule
+    set cannot be read. 3: nothing was compared, because neither side has a Service, no IP family has rules on both
+    sides, or knft can interpret no rule that packets reach. With --watch, print each new result, starting with a line
+    with the time (with -o json an object per line), until SIGTERM or SIGINT, and exit with status 0.
     """
     if not options["paths"]:
         reject_render_flags(context)
@@ -212,36 +225,16 @@ def _print_error(message: str) -> None:
         click.echo(f"knft: {message if logs is None else logs.hide_credentials(message)}", err=True)
 
 
-def _discard_output() -> None:
-    """Discard buffered output: Python 3.13 would write it again at exit, and exit with status 120."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.close(nowhere)
-
-
-def _replace_closed_streams() -> None:
-    """Open /dev/null for standard streams that are closed: Python sets them to None, and reuses their descriptors.
-
-    ``sys.stdin`` stays None: reading from it is an error.
-    """
-    if sys.stdin is None:
-        os.open(os.devnull, os.O_WRONLY)
-    if sys.stdout is None:
-        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - until the process exits
-    if sys.stderr is None:
-        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115
-
-
 def main() -> None:
     """Run the command line; print errors of knft and turn them into an exit status."""
-    _replace_closed_streams()
+    replace_closed_streams()
     logging.captureWarnings(capture=True)
     try:
         cli()
     except OSError as error:
         # Other errors of files and the kernel are KnftErrors: this one is about standard output.
         _print_error(f"cannot write the output: {error.strerror}")
-        _discard_output()
+        discard_output()
         sys.exit(STATUS_FAILED)
     except KnftError as error:
         for line in str(error).splitlines():

@@ -92,7 +92,8 @@ def _remove_all(*, wait_for_lock: bool) -> None:
         try:
             cleanup(output, wait_for_lock=wait_for_lock)
         except KernelError as error:
-            print_error(str(error))
+            for line in str(error).splitlines():
+                print_error(line)
             failure = error
         remove_leftovers("all", output)
     if failure is not None:

@@ -132,16 +132,34 @@ def test_unwritable_output_is_an_error() -> None:
     assert (done.returncode, done.stderr) == (1, "knft: cannot write the output: No space left on device\n")
 
 
-@pytest.mark.parametrize("stream", [0, 1, 2])
+def _run_in_shell(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["bash", "-c", script, "bash", *KNFT, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("stream", [0, 2])
 def test_closed_standard_streams_are_accepted(stream: int) -> None:
     """``knft diff`` asks whether standard error is a terminal."""
-    command = f'exec {stream}>&-; exec "$@"'
-    arguments = ["sh", "-c", command, "sh", *KNFT, "diff", "-f", str(EXAMPLES), *NODE]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
-    expected = knft("diff", "-f", str(EXAMPLES), *NODE)
+    arguments = ("diff", "-f", str(EXAMPLES), *NODE)
+    done = _run_in_shell(f'exec {stream}>&-; exec "$@"', *arguments)
+    expected = knft(*arguments)
     assert done.returncode == expected.returncode
-    assert done.stdout == ("" if stream == 1 else expected.stdout)
+    assert done.stdout == expected.stdout
     assert done.stderr == ("" if stream == 2 else expected.stderr)
+
+
+@pytest.mark.parametrize("command", ["render", "diff"])
+def test_closed_standard_output_is_an_error(command: str) -> None:
+    done = _run_in_shell('exec "$@" >&-', command, "-f", str(EXAMPLES), *NODE)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "knft: cannot write the output: Bad file descriptor\n"
+
+
+@pytest.mark.parametrize("stream", ["", "2>&1"])
+def test_exited_reader_of_the_output_ends_the_command_by_sigpipe(stream: str) -> None:
+    """A shell reports status 141, as of cat or kubectl, and no message appears."""
+    done = _run_in_shell(f'"$@" {stream} | true; exit "${{PIPESTATUS[0]}}"', "render", "-f", str(EXAMPLES), *NODE)
+    assert (done.returncode, done.stdout, done.stderr) == (141, "", "")
 
 
 def test_closed_standard_input_cannot_be_read() -> None:
@@ -199,6 +217,19 @@ def test_failed_sync_with_once_exits_with_status_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.kernel
+@pytest.mark.parametrize("arguments", [["cleanup"], ["run", "--cleanup"]])
+def test_cleanup_removes_the_other_table_after_a_failure(arguments: list[str]) -> None:
+    namespace = Namespace.create("cleanup-owned")
+    library_in(namespace).run("table ip knft { flags owner; }; table ip6 knft")
+    done = namespace.run([*KNFT, *arguments], check=False)
+    assert done.returncode == 1
+    assert done.stdout.startswith("table ip6 knft: removed\n")
+    assert done.stderr.startswith("knft: cannot remove table ip knft: table ip knft is owned by another process: ")
+    assert namespace.run(["nft", "list", "tables"]).stdout == "table ip knft\n"
+    namespace.close()
+
+
+@pytest.mark.kernel
 def test_cleanup_removes_only_knfts_tables() -> None:
     """Tables of other programs stay, also one with knft's name in another family."""
     namespace = Namespace.create("cleanup")
@@ -218,7 +249,7 @@ def test_cleanup_removes_only_knfts_tables() -> None:
 
 @pytest.mark.kernel
 @pytest.mark.parametrize("arguments", [["cleanup"], ["run", "--cleanup"], ["cleanup", "--kube-proxy", "nftables"]])
-@pytest.mark.parametrize("output", ["| true", "> /dev/full"])
+@pytest.mark.parametrize("output", ["| true", "> /dev/full", ">&-"])
 def test_cleanup_removes_everything_though_its_output_cannot_be_written(arguments: list[str], output: str) -> None:
     """The failure is reported at the end, except of a pipe whose reader has exited."""
     namespace = Namespace.create("cleanup-output")
@@ -227,9 +258,10 @@ def test_cleanup_removes_everything_though_its_output_cannot_be_written(argument
         namespace.run(["nft", "add", "table", family, name])
     done = namespace.run(["bash", "-c", f'"$@" {output}', "bash", *KNFT, *arguments], check=False)
     assert namespace.run(["nft", "list", "tables"]).stdout == ""
-    if output == "> /dev/full":
+    reasons = {"> /dev/full": "No space left on device", ">&-": "Bad file descriptor"}
+    if output in reasons:
         assert done.returncode == 1
-        assert done.stderr.endswith("knft: cannot write the output: No space left on device\n")
+        assert done.stderr.endswith(f"knft: cannot write the output: {reasons[output]}\n")
     namespace.close()
 
 
