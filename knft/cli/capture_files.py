@@ -6,7 +6,7 @@ from typing import Any
 from knft.comparison.captures import SAVE_PROGRAMS, Capture
 from knft.errors import CaptureError, SourceError, UsageError
 from knft.families import IpVersion
-from knft.source.files import format_path
+from knft.source.files import error_reason, format_path, read_named_file
 
 
 def capture_from_options(options: dict[str, Any]) -> Capture | None:
@@ -42,9 +42,9 @@ def capture_from_options(options: dict[str, Any]) -> Capture | None:
 
 def _read_bytes(flag: str, path: str) -> bytes:
     try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        msg = f"{flag}: {format_path(path)}: {error.strerror}"
+        return read_named_file(Path(path))
+    except (OSError, SourceError) as error:
+        msg = f"{flag}: {format_path(path)}: {error_reason(error)}"
         raise SourceError(msg) from error
 
 

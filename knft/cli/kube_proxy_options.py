@@ -14,7 +14,7 @@ from knft.durations import parse_seconds
 from knft.errors import SourceError, UsageError
 from knft.model.names import NamespacedName
 from knft.proxy_mode import Mode
-from knft.source.files import format_path
+from knft.source.files import error_reason, format_path, read_named_file
 from knft_compat import iptables, ipvs
 
 Parsed = TypeVar("Parsed")
@@ -100,10 +100,10 @@ def _read_text(flag: str, path: str) -> str:
         msg = f"{flag}: the file name is empty"
         raise UsageError(msg)
     try:
-        content = Path(path).read_bytes()
+        content = read_named_file(Path(path))
         return content.removeprefix(BOM_UTF8).decode()
-    except OSError as error:
-        msg = f"{_flag_and_path(flag, path)}: {error.strerror}"
+    except (OSError, SourceError) as error:
+        msg = f"{_flag_and_path(flag, path)}: {error_reason(error)}"
         raise SourceError(msg) from error
     except UnicodeDecodeError as error:
         msg = f"{_flag_and_path(flag, path)}: invalid UTF-8 at byte {error.start + 1}"

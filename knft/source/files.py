@@ -1,4 +1,4 @@
-"""Reading of manifest files that other programs write, without blocking and with a size limit."""
+"""Reading of files that other programs write, without blocking and with a size limit."""
 
 import os
 import stat
@@ -65,18 +65,31 @@ def changed_at(signature: Signature) -> float:
 def read_manifest(path: Path, limit: int = MAX_BYTES) -> bytes:
     """Return a file's content; raise OSError, or SourceError if it is not a regular file or exceeds ``limit`` bytes."""
     with _open_manifest(path, limit) as file:
-        return file.read()
+        # Not without a limit: the file may grow, and files of the kernel have no size.
+        return read_stream(file, limit)
+
+
+def read_named_file(path: Path) -> bytes:
+    """Return the content of a file that the user named: it may be a pipe, such as a shell's ``<(command)``.
+
+    Raises OSError, or SourceError if it is a directory or a socket or exceeds ``MAX_BYTES``.
+    """
+    if not (path.is_fifo() or path.is_char_device()):
+        return read_manifest(path)
+    with path.open("rb") as stream:
+        return read_stream(stream, MAX_BYTES)
 
 
 def read_stream(stream: BinaryIO, limit: int = MAX_BYTES) -> bytes:
-    """Return what a pipe, a device or standard input has; raise OSError, or SourceError above ``limit`` bytes."""
-    data = bytearray()
+    """Return what a stream has, such as a pipe or a device; raise OSError, or SourceError above ``limit`` bytes."""
+    pieces, size = [], 0
     while piece := stream.read(_PIECE_BYTES):
-        data += piece
-        if len(data) > limit:
+        pieces.append(piece)
+        size += len(piece)
+        if size > limit:
             msg = f"it has more than {limit} bytes, the limit"
             raise SourceError(msg)
-    return bytes(data)
+    return b"".join(pieces)
 
 
 def read_settled_manifest(path: Path, is_quiet: Callable[[Signature], bool], limit: int = MAX_BYTES) -> SettledContent:
@@ -88,7 +101,7 @@ def read_settled_manifest(path: Path, is_quiet: Callable[[Signature], bool], lim
     with _open_manifest(path, limit) as file:
         signature = _signature(os.fstat(file.fileno()))
         _check_settled(file.fileno(), signature, is_quiet)
-        data = file.read()
+        data = read_stream(file, limit)
         has_no_writer = _check_settled(file.fileno(), signature, is_quiet)
         if _signature(os.fstat(file.fileno())) != signature:
             msg = "it changed while knft read it"

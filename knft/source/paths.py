@@ -6,7 +6,7 @@ from pathlib import Path
 from knft.errors import SourceError
 from knft.source.catalogue import Catalogue
 from knft.source.decode import decode
-from knft.source.files import Signature, error_reason, file_signature, format_path, read_manifest, read_stream
+from knft.source.files import Signature, error_reason, file_signature, format_path, read_manifest, read_named_file
 from knft.source.scan_result import MAX_CONFLICTS, ScanBuilder, ScanResult, is_manifest, no_manifests_message
 
 
@@ -15,7 +15,8 @@ def read_paths(paths: Iterable[str], standard_input: bytes | None) -> ScanResult
     catalogue, builder = Catalogue(), ScanBuilder()
     for path, is_explicit in _files(paths, builder):
         try:
-            decoded = decode((standard_input or b"") if path == "-" else _read(Path(path), is_explicit=is_explicit))
+            read = read_named_file if is_explicit else read_manifest
+            decoded = decode((standard_input or b"") if path == "-" else read(Path(path)))
         except (OSError, SourceError) as error:
             msg = f"{format_path(path)}: {error_reason(error)}"
             raise SourceError(msg) from error
@@ -34,14 +35,6 @@ def manifests_signature(paths: Iterable[str]) -> tuple[tuple[str, Signature | No
         except OSError:
             files.append(path)
     return tuple((str(path), file_signature(path)) for path in files)
-
-
-def _read(path: Path, *, is_explicit: bool) -> bytes:
-    """Read a file. If the user named it, it may be a pipe, such as a shell's ``<(command)``."""
-    if not is_explicit or not (path.is_fifo() or path.is_char_device()):
-        return read_manifest(path)
-    with path.open("rb") as stream:
-        return read_stream(stream)
 
 
 def _files(paths: Iterable[str], builder: ScanBuilder) -> Iterator[tuple[str, bool]]:

@@ -129,6 +129,15 @@ def test_explicitly_named_pipe_is_read() -> None:
     os.close(read)
 
 
+def test_file_without_a_size_is_limited() -> None:
+    """The kernel's files have no size, and a file may grow while it is read."""
+    path = Path("/proc/self/status")
+    assert path.stat().st_size == 0
+    assert b"VmRSS" in files.read_manifest(path)
+    with pytest.raises(SourceError, match=r"^it has more than 10 bytes, the limit$"):
+        files.read_manifest(path, 10)
+
+
 def test_file_name_with_newline_is_reported_in_one_line(folder: Path) -> None:
     (folder / "a\nb.yaml").write_text("a: [")
     (message,) = scan_and_render(DirectorySource(str(folder))).problems
