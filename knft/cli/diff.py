@@ -20,11 +20,12 @@ from knft.config import Config, parse_addresses
 from knft.errors import UsageError
 from knft.interpret.compare import formatting
 from knft.interpret.compare.comparison import Progress
-from knft.interpret.compare.report import Report, ReportMetadata
+from knft.interpret.compare.report import Report, ReportMetadata, Result
 from knft.model.objects import ObjectChange
 from knft.proxy_mode import Mode
 
-STATUS_EQUAL, STATUS_DIFFERENT = 0, 1
+_STATUSES: dict[Result, int] = {"equal": 0, "different": 1, "undecided": 1, "nothing": 3}
+"""The exit status for each result of a comparison; 2 is an error."""
 
 
 def diff(*, output: str, live: bool, watch: bool, **options: Any) -> int:  # noqa: ANN401 - click's values
@@ -35,7 +36,7 @@ def diff(*, output: str, live: bool, watch: bool, **options: Any) -> int:  # noq
         from knft.cli.diff_watch import watch_live  # noqa: PLC0415 - threads and sockets that only this needs
 
         watch_live(paths, _live_config(options), lambda: read_manifests(paths), as_json=output == "json")
-        return STATUS_EQUAL
+        return 0
     if live:
         from knft.comparison.live import LiveSides  # noqa: PLC0415 - netlink
 
@@ -46,7 +47,7 @@ def diff(*, output: str, live: bool, watch: bool, **options: Any) -> int:  # noq
         report = compare(sides, progress)
     report.metadata = _metadata(options, sides)
     click.echo(_format(report, output), nl=False)
-    return STATUS_EQUAL if report.is_equal else STATUS_DIFFERENT
+    return _STATUSES[report.result]
 
 
 def _live_config(options: dict[str, Any]) -> Config | None:

@@ -45,7 +45,9 @@ def _lines(now: str, result: WatchResult) -> Iterator[str]:
         yield f"{now} cannot compare: {escape_invisible(result.error)}"
         return
     sides = f"{escape_invisible(result.left_name)} and {escape_invisible(result.right_name)}"
-    if result.state == "equal":
+    if result.state == "nothing":
+        yield f"{now} nothing was compared in {sides}: {escape_invisible(result.error)}"
+    elif result.state == "equal":
         expected = f", except for expected differences ({result.expected} packet classes)" if result.expected else ""
         yield f"{now} equal: packets have the same outcome in {sides}{expected}"
     else:

@@ -32,9 +32,10 @@ class ReportedDifference(Struct, frozen=True):
 
 
 class WatchResult(Struct, frozen=True):
-    """The result of a comparison, printed as JSON; ``state`` is equal, different or unreadable.
+    """The result of a comparison, printed as JSON; ``state`` is equal, different, nothing or unreadable.
 
-    In state "unreadable" the comparison failed, and ``error`` holds the reason.
+    In state "nothing" the comparison says nothing about any Service, and in state "unreadable" it failed; ``error``
+    holds the reason.
     """
 
     state: str
@@ -141,12 +142,13 @@ def _result(report: Report) -> WatchResult:
         if group.reason is None
     ]
     return WatchResult(
-        state="equal" if report.is_equal else "different",
+        state="different" if report.result == "undecided" else report.result,
         left_name=report.left_name,
         right_name=report.right_name,
         differences=tuple(differences),
         expected=sum(family.counts.expected for family in report.families),
         warnings=tuple(report.warnings),
+        error=report.nothing_compared_reason,
     )
 
 

@@ -4,7 +4,7 @@ It is ASCII, its keys keep their order, and ``report.schema.json`` is its schema
 removed or changes its meaning; new keys do not change it.
 
     version    1
-    verdict    the result: equal (no unexpected differences), different, undecided, or nothing (no packets compared)
+    verdict    the result: equal (no unexpected differences), different, undecided, or nothing (no Service compared)
     left       name of the side; "from" is empty, since the name of a captured side contains its files
     right      name of the side, and in "from" the manifests that knft's rules were rendered from
     about      metadata: node, addresses, date, command, version of knft; unknown values are empty
@@ -30,7 +30,6 @@ from typing import Any
 from msgspec import to_builtins
 
 from knft.interpret.compare.report import DifferenceGroup, FamilyReport, Report
-from knft.present.overview import result, total
 
 VERSION = 1
 
@@ -40,7 +39,7 @@ def json(report: Report) -> str:
     metadata = to_builtins(report.metadata)
     document = {
         "version": VERSION,
-        "verdict": result(total(report)),
+        "verdict": report.result,
         "left": {"name": report.left_name, "from": metadata.pop("left_files")},
         "right": {"name": report.right_name, "from": metadata.pop("right_files")},
         "about": metadata,

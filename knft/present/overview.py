@@ -1,16 +1,12 @@
 """Arranges a report for people: a summary, differences by cause, expected differences by reason."""
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
 
 from msgspec import Struct
 
 from knft.interpret.compare.findings import Counts
-from knft.interpret.compare.report import MAX_EXAMPLES, DifferenceGroup, Example, Report, UninterpretedRule
+from knft.interpret.compare.report import MAX_EXAMPLES, DifferenceGroup, Example, Report, Result, UninterpretedRule
 from knft.present.formatting import format_count, format_number
-
-Result = Literal["equal", "different", "undecided", "nothing"]
-"""The result of a comparison; ``nothing`` if there were no packets to compare."""
 
 
 class Cause(Struct, frozen=True):
@@ -101,10 +97,9 @@ def overview(report: Report) -> Overview:
     """Return a report arranged for people."""
     rows = sorted(_rows(report), key=_service_order)
     different = [row for row in rows if row.group.reason is None and row.group.cause != "undecided"]
-    totals = total(report)
     return Overview(
-        _summary(totals, [row.group.service for row in different]),
-        totals,
+        _summary(report, [row.group.service for row in different]),
+        report.totals,
         tuple(_sections(different)),
         tuple(row for row in rows if row.group.cause == "undecided"),
         tuple(_uninterpreted_rows(report)),
@@ -112,28 +107,8 @@ def overview(report: Report) -> Overview:
     )
 
 
-def total(report: Report) -> Counts:
-    """Return the sum of the counts of all families."""
-    counts = [item.counts for item in report.families]
-    return Counts(
-        equal=sum(item.equal for item in counts),
-        expected=sum(item.expected for item in counts),
-        different=sum(item.different for item in counts),
-        undecided=sum(item.undecided for item in counts),
-    )
-
-
-def result(counts: Counts) -> Result:
-    """Return the result of a comparison with these counts."""
-    if counts.different:
-        return "different"
-    if counts.undecided:
-        return "undecided"
-    return "equal" if counts.equal or counts.expected else "nothing"
-
-
-def _summary(counts: Counts, service_ports: Iterable[str]) -> Summary:
-    found = result(counts)
+def _summary(report: Report, service_ports: Iterable[str]) -> Summary:
+    found, counts = report.result, report.totals
     services = {name.partition(":")[0] for name in service_ports if name}
     exception = ", except for expected differences" if counts.expected else ""
     headlines: dict[Result, str] = {
@@ -144,7 +119,7 @@ def _summary(counts: Counts, service_ports: Iterable[str]) -> Summary:
         ),
         "undecided": "No difference was found, but some packets are undecided",
         "equal": f"Packets have the same outcome on both sides{exception}",
-        "nothing": "Nothing was compared: no IP family has rules on both sides",
+        "nothing": f"Nothing was compared: {report.nothing_compared_reason}",
     }
     return Summary(found, headlines[found], ", ".join(_count_phrases(counts)))
 

@@ -8,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from knft.interpret.compare.findings import Counts
-from knft.interpret.compare.report import Example, Report
+from knft.interpret.compare.report import Example, Report, Result
 from knft.present.formatting import escape_invisible
-from knft.present.overview import ExpectedDifferenceGroup, Overview, Result, Row, Section, overview
+from knft.present.overview import ExpectedDifferenceGroup, Overview, Row, Section, overview
 
 _UNLIMITED = 1_000_000
 """A width that no line reaches: tables are as wide as their contents."""

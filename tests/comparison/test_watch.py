@@ -61,6 +61,17 @@ def _watch_process(node: Namespace, folder: Path, *flags: str) -> Iterator[Watch
         process.wait()
 
 
+def test_rules_without_services_are_not_called_equal(node: Namespace, tmp_path: Path) -> None:
+    manifests = tmp_path / "manifests"
+    manifests.mkdir()
+    (manifests / "empty.yaml").write_text("apiVersion: v1\nkind: List\nitems: []\n")
+    knft(node, "run", "--once", "--manifests", str(manifests), *NODE)
+    node.run(["iptables-nft", "-t", "nat", "-N", "KUBE-SERVICES"])
+    with _watch_process(node, tmp_path) as watch:
+        found = watch.next()
+        assert (found["state"], found["error"]) == ("nothing", "neither side has a Service")
+
+
 def test_deleted_and_restored_rules_give_new_results(kube_proxy_node: Namespace, tmp_path: Path) -> None:
     """knft's table exists too; there is no other result, and the watch changes nothing on the machine."""
     knft(kube_proxy_node, "run", "--once", "--manifests", str(EXAMPLES), *NODE)

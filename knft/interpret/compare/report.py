@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
+from typing import Literal
 
 from msgspec import Struct
 
@@ -18,6 +19,9 @@ from knft.interpret.rules import Unknown
 
 MAX_EXAMPLES = 3
 """The maximum number of examples of a group, and of an expected difference in all its groups together."""
+
+Result = Literal["equal", "different", "undecided", "nothing"]
+"""The result of a comparison; ``nothing`` if it says nothing about any Service."""
 
 
 class ObservedOutcome(Struct, frozen=True):
@@ -76,12 +80,13 @@ class UninterpretedRule(Struct, frozen=True):
 
 
 class FamilyReport(Struct):
-    """The result for one IP family."""
+    """The result for one IP family; ``has_frontends`` tells whether either side has a frontend of a Service."""
 
     family: str
     counts: Counts
     groups: list[DifferenceGroup] = []
     uninterpreted_rules: list[UninterpretedRule] = []
+    has_frontends: bool = True
 
 
 class ReportMetadata(Struct, frozen=True):
@@ -115,6 +120,37 @@ class Report(Struct):
         """Whether no packets differ unexpectedly or are undecided; also true if no packets were compared."""
         return not any(item.counts.different or item.counts.undecided for item in self.families)
 
+    @property
+    def totals(self) -> Counts:
+        """The sum of the counts of all families."""
+        totals = Counts()
+        for item in self.families:
+            totals.add(item.counts)
+        return totals
+
+    @property
+    def nothing_compared_reason(self) -> str:
+        """Why the report says nothing about any Service, "" if it does."""
+        totals = self.totals
+        if totals.different:
+            return ""
+        if totals.equal or totals.expected:
+            is_without_services = not totals.undecided and not any(item.has_frontends for item in self.families)
+            return "neither side has a Service" if is_without_services else ""
+        if totals.undecided:
+            return "all packets reach a rule that knft cannot interpret"
+        return "no IP family has rules on both sides"
+
+    @property
+    def result(self) -> Result:
+        """The result of the comparison."""
+        if self.nothing_compared_reason:
+            return "nothing"
+        totals = self.totals
+        if totals.different:
+            return "different"
+        return "undecided" if totals.undecided else "equal"
+
 
 def summarise(
     version: IpVersion, counts: Counts, differences: Iterable[Difference], names: ServiceNames
@@ -136,7 +172,7 @@ def summarise(
     ordered = sorted(
         groups.values(), key=lambda group: (group.reason or "", group.cause, group.service, group.description)
     )
-    return FamilyReport(f"IPv{version}", counts, ordered, list(uninterpreted))
+    return FamilyReport(f"IPv{version}", counts, ordered, list(uninterpreted), names.has_frontends)
 
 
 def _group(version: IpVersion, difference: Difference, names: ServiceNames) -> DifferenceGroup:

@@ -40,6 +40,11 @@ class ServiceNames:
                 if frontend[0] is not None:
                     self._services.setdefault(frontend[0], name.partition(":")[0])
 
+    @property
+    def has_frontends(self) -> bool:
+        """Whether any rule set has a frontend of a Service."""
+        return bool(self._ports)
+
     def name(self, address: int, protocol: int, port: int | None, *, is_local: bool) -> str | None:
         """Return the Service port of a frontend; the Service if it has the address but not the port; or None."""
         if port is not None:
