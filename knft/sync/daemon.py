@@ -41,7 +41,7 @@ DEFAULT_INTERVALS = Intervals(1.0, 30.0, STICKY_REMOVAL_INTERVAL_SECONDS)
 AUDIT_SECONDS = 3600.0
 """Time between two comparisons of the kernel's tables with what was committed."""
 AUDIT_RETRY_SECONDS = 120.0
-"""Delay before an audit is repeated if a sync prevented it."""
+"""Delay before an audit is repeated that compared nothing; it doubles with each failure, up to ``AUDIT_SECONDS``."""
 
 AuditTableOpener = Callable[[Family], AbstractContextManager[TableInterface]]
 """Opens a connection of its own to a family's table, so that the audit does not block syncs."""
@@ -321,8 +321,8 @@ class Daemon:
     def audit(self) -> bool:
         """Compare every family's table with what was committed, and queue a sync if they differ; from any thread.
 
-        Returns False if a running or failed sync prevented a comparison, which the caller repeats soon. Returns True
-        also if a table could not be read, which is logged; the next regular audit reads it again.
+        Returns False if a table was not compared, because a running or failed sync prevented it or the table could not
+        be read, which is logged. The caller repeats the audit soon.
         """
         if self._open_audit_table is None:
             return True
@@ -330,14 +330,14 @@ class Daemon:
         return all(compared)
 
     def _audit_table(self, proxier: Proxier, open_audit_table: AuditTableOpener) -> bool:
-        """Audit one family; return False if a sync prevented it."""
+        """Audit one family; return False if its table was not compared."""
         family = proxier.family.value
         try:
             with open_audit_table(proxier.family) as table:
                 count = proxier.audit(table)
         except KernelError as error:
             log.warning("%s: audit failed: %s", family, error)
-            return True
+            return False
         if count:
             self.audit_differences[proxier.family] += count
             log.warning(
@@ -347,12 +347,14 @@ class Daemon:
         return count is not None
 
     def _audit_periodically(self, stop: threading.Event) -> None:
-        delay = AUDIT_SECONDS
+        delay, retry_delay = AUDIT_SECONDS, AUDIT_RETRY_SECONDS
         while not stop.wait(delay):
             delay = AUDIT_SECONDS
             try:
-                if not self.audit():
-                    delay = AUDIT_RETRY_SECONDS
+                if self.audit():
+                    retry_delay = AUDIT_RETRY_SECONDS
+                else:
+                    delay, retry_delay = retry_delay, min(2 * retry_delay, AUDIT_SECONDS)
             except Exception as error:
                 exit_if_out_of_memory(error)
                 log.exception("the audit failed unexpectedly; please report this")

@@ -106,7 +106,7 @@ def test_audits_run_periodically(filled: KernelHarness, monkeypatch: pytest.Monk
 
 
 def test_audit_skipped_during_sync_is_repeated_soon(filled: KernelHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is repeated within seconds instead of after an hour."""
+    """It is repeated after minutes instead of an hour; the delay grows up to an hour."""
     daemon = _daemon_with_ports(filled, {family: CheckedTable(filled.tables[family]) for family in Family})
     assert daemon.audit()
     compared: list[bool] = []
@@ -122,19 +122,20 @@ def test_audit_skipped_during_sync_is_repeated_soon(filled: KernelHarness, monke
 
         def wait(self, timeout: float | None = None) -> bool:
             pauses.append(timeout)
-            return len(pauses) > 2
+            return len(pauses) > 9
 
-    answers = iter((False, True))
+    answers = iter((False, True, *[False] * 6, True))
     monkeypatch.setattr(daemon, "audit", lambda: next(answers))
     daemon._audit_periodically(Stop())
-    assert pauses == [AUDIT_SECONDS, AUDIT_RETRY_SECONDS, AUDIT_SECONDS]
+    growing = [120.0, 240.0, 480.0, 960.0, 1920.0, AUDIT_SECONDS]
+    assert pauses == [AUDIT_SECONDS, AUDIT_RETRY_SECONDS, AUDIT_SECONDS, *growing, AUDIT_SECONDS]
 
 
 def test_unreadable_table_is_logged_by_audit(filled: KernelHarness, caplog: pytest.LogCaptureFixture) -> None:
     ports = {family: CheckedTable(filled.tables[family]) for family in Family}
     ports[Family.IPV4].refused_reads = 1
     with caplog.at_level(logging.WARNING, "knft"):
-        _daemon_with_ports(filled, ports).audit()
+        assert not _daemon_with_ports(filled, ports).audit()
     assert caplog.messages == ["IPv4: audit failed: read refused for the test"]
     assert not filled.sync()[Family.IPV4].is_full
 
