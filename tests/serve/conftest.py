@@ -5,7 +5,6 @@ from contextlib import ExitStack
 
 import pytest
 
-import tests.support.kernel_harness
 from tests.serve.node import MonitoredNode
 from tests.serve.standalone import StartServers
 from tests.support.lab.namespace import Namespace
@@ -26,12 +25,6 @@ def start(namespace: Namespace) -> Iterator[StartServers]:  # noqa: ARG001 - its
     """A function that starts servers in the namespace."""
     with ExitStack() as stack:
         yield StartServers(stack)
-
-
-@pytest.fixture(autouse=True)
-def _skip_schema_validation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip the slow schema validation of transactions, which tests/sync does."""
-    monkeypatch.setattr(tests.support.kernel_harness, "check_schema", lambda _document: None)
 
 
 @pytest.fixture

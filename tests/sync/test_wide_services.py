@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-import tests.support.kernel_harness
 from knft.families import Family
 from knft.nft.objects import Contents
 from tests.support.bytecode_steps import count_bytecode_steps
@@ -14,11 +13,6 @@ pytestmark = pytest.mark.kernel
 
 PORTS, ADDRESSES, ENDPOINTS = 100, 50, 200
 """Of the Service of 8 KB that stopped a node: 1 020 000 elements if each frontend has a copy of the endpoints."""
-
-
-@pytest.fixture(autouse=True)
-def _without_schema(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tests.support.kernel_harness, "check_schema", lambda _document: None)
 
 
 def _wide_service(**spec: Any) -> dict[str, Any]:
