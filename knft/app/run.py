@@ -64,9 +64,14 @@ class RunOptions(Struct, frozen=True):
 def run(settings: Settings, options: RunOptions, log_writer: LogWriter) -> None:
     """Set up the host and sync: once if ``options.once`` is set, otherwise until SIGTERM or SIGINT.
 
-    ``log_writer`` writes the log.
+    With ``options.init_only``, set up the host only. ``log_writer`` writes the log.
     """
     tune_garbage_collector()
+    if options.init_only:
+        require_privilege()
+        with _take_instance_lock(options):
+            _initialize_host(settings)
+        return
     source = ManifestFeed(options.manifests) if options.manifests is not None else ApiServerFeed(settings)
     require_privilege()
     with _take_instance_lock(options):
@@ -83,24 +88,37 @@ def _take_instance_lock(options: RunOptions) -> AbstractContextManager[object]:
         raise InstanceLockedError(msg) from error
 
 
+def _initialize_host(settings: Settings) -> None:
+    """Set the sysctls, which need more privileges than the daemon has; no objects are needed."""
+    with WorkerProcess() as library:
+        _probe_kernel(library)
+        _set_conntrack(settings)
+    log.info("set the conntrack sysctls; exiting (--init-only)")
+
+
+def _probe_kernel(library: WorkerProcess) -> None:
+    """Check that the kernel has all features; its NAT rule makes the kernel load conntrack, so that sysctls exist."""
+    delete_foreign_newer_sets()
+    probe(library)
+
+
+def _set_conntrack(settings: Settings) -> None:
+    for message in set_conntrack(settings.conntrack):
+        log.info("%s", message)
+
+
 def _run_locked(settings: Settings, options: RunOptions, source: ObjectFeed, log_writer: LogWriter) -> None:
     """Run while no other knft process changes this network namespace."""
-    configures_host = source.configures_host or options.init_only
-    if configures_host:
+    if source.configures_host:
         # Before the worker process of libnftables starts: a child inherits the OOM score adjustment.
         _set_oom_score_adj(settings.oom_score_adj)
-    warning_process = None if options.once or options.init_only else warn_of_leftovers_in_child(log_writer)
+    warning_process = None if options.once else warn_of_leftovers_in_child(log_writer)
     foreign_changes = ForeignChangeMonitor(TABLE)
     with WorkerProcess(foreign_changes.set_own_port_ids) as library:
-        delete_foreign_newer_sets()
-        probe(library)
-        if configures_host:
-            # The NAT rule of the probe made the kernel load conntrack, so that its sysctls exist.
-            for message in set_conntrack(settings.conntrack):
-                log.info("%s", message)
-        if options.init_only:
-            log.info("set the conntrack sysctls; exiting (--init-only)")
-        elif options.once and isinstance(source, ManifestFeed):
+        _probe_kernel(library)
+        if source.configures_host:
+            _set_conntrack(settings)
+        if options.once and isinstance(source, ManifestFeed):
             _sync_once(settings, options, source, library)
         else:
             _run_until_stopped(

@@ -67,8 +67,8 @@ PROCESS_OPTIONS = (
            "exit", applies_with_file=True, metavar="FILE"),
     Option("", ("--cleanup",), BOOL, SUPPORTED, "remove knft's tables and the leftovers of all modes of kube-proxy, "
            "and exit; `knft cleanup` removes only knft's tables", applies_with_file=True),
-    Option("", ("--init-only",), BOOL, SUPPORTED, "set the OOM score adjustment and the conntrack sysctls, which need "
-           "more privileges than CAP_NET_ADMIN, and exit", applies_with_file=True),
+    Option("", ("--init-only",), BOOL, SUPPORTED, "set the conntrack sysctls, which need more privileges than "
+           "CAP_NET_ADMIN, and exit; no API server and no manifests are needed", applies_with_file=True),
     Option("", ("--version",), Kind.VERSION, SUPPORTED, "print knft's version and exit", applies_with_file=True),
     Option("", ("--master",), STRING, SUPPORTED, "address of the API server; overrides the kubeconfig",
            applies_with_file=True, metavar="URL"),

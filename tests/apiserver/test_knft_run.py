@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.apiserver.api_server_knft import NODE, ApiServerKnft
+from tests.apiserver.api_server_knft import KEEP_HOST_SYSCTLS, NODE, ApiServerKnft
 from tests.support.fake_api.cluster import endpoint_slice, node, service
 from tests.support.fake_api.responses import ReceivedRequest, never_respond, respond_status
 from tests.support.fake_api.server import FakeApiServer
+from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
 from tests.support.processes import worker_processes
 
@@ -200,21 +201,18 @@ def test_rules_stay_while_the_api_server_is_away(knft: ApiServerKnft, server: Fa
         assert knft.log_text().count("full sync") == 2
 
 
-def test_init_only_sets_sysctls_and_exits(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
-    """A later unprivileged process needs the sysctls. ``--init-only`` makes no rules and sends no requests."""
-    knft = ApiServerKnft(
-        namespace,
-        server,
-        tmp_path,
-        "--init-only",
-        "--conntrack-tcp-timeout-established=3h",
-        "--conntrack-tcp-be-liberal",
-    )
-    assert knft.wait_exit() == 0, knft.log_text()
+@pytest.mark.parametrize(
+    "source", [[], ["--kubeconfig", "/nonexistent"], ["--manifests", "/nonexistent", "--node", NODE]], ids=str
+)
+def test_init_only_sets_sysctls_and_exits(namespace: Namespace, source: list[str]) -> None:
+    """A later unprivileged process needs the sysctls. ``--init-only`` makes no rules and reads no objects."""
+    conntrack = ["--conntrack-tcp-timeout-established=3h", "--conntrack-tcp-be-liberal"]
+    command = [*KNFT, "run", "--init-only", *source, *KEEP_HOST_SYSCTLS, *conntrack]
+    done = namespace.run(command, check=False)
+    assert done.returncode == 0, done.stderr
     assert namespace.read_sysctl("net.netfilter.nf_conntrack_tcp_timeout_established") == "10800"
     assert namespace.read_sysctl("net.netfilter.nf_conntrack_tcp_be_liberal") == "1"
     assert namespace.run(["nft", "list", "tables"]).stdout == ""
-    assert server.requests == []
 
 
 def test_oom_score_applies_to_the_worker_process(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
