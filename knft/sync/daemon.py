@@ -166,24 +166,27 @@ class Daemon:
         with _bugs_logged("the check of the node"):
             self._log_node_problems()
         for proxier in self._proxiers:
-            self._begin_check(proxier)
+            with _bugs_logged("the check of foreign changes"):
+                self._begin_check(proxier)
         with gc_disabled():
             succeeded = [self._sync_one(proxier) for proxier in self._proxiers]
         if self._had_full_sync:
-            freeze_and_trim()
             self._had_full_sync = False
+            with _bugs_logged("the garbage collection"):
+                freeze_and_trim()
         return all(succeeded)
 
     def _begin_check(self, proxier: Proxier) -> None:
         """Make the next sync a full one if the check of foreign changes is due."""
         changes = self._foreign_changes[proxier.family].begin_check(time.monotonic())
         if changes is not None:
-            log.warning("%s: %s; reading the table back", proxier.family.value, changes)
             proxier.invalidate(Invalidation(declarations=True))
+            log.warning("%s: %s; reading the table back", proxier.family.value, changes)
 
     def _sync_one(self, proxier: Proxier) -> bool:
         succeeded = self._sync_and_report(proxier)
-        self._foreign_changes[proxier.family].finish_check(time.monotonic())
+        with _bugs_logged("the check of foreign changes"):
+            self._foreign_changes[proxier.family].finish_check(time.monotonic())
         return succeeded
 
     def _sync_and_report(self, proxier: Proxier) -> bool:
@@ -208,11 +211,11 @@ class Daemon:
         return False
 
     def _record_success(self, report: SyncReport) -> None:
-        log.log(logging.INFO if report.is_full else logging.DEBUG, "%s", report)
         self._had_full_sync |= report.is_full
         if report.next_sync_within is not None:
             self._runner.request_within(report.next_sync_within)
         with _bugs_logged("the log of a sync"):
+            log.log(logging.INFO if report.is_full else logging.DEBUG, "%s", report)
             self._log_repair(report)
             self._log_new_problems(report)
 

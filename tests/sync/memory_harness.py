@@ -26,8 +26,8 @@ class MemoryHarness:
         self.table = table if table is not None else MemoryTable(Family.IPV4)
         self.state = ServiceState(Family.IPV4, config.node_name, datetime(2026, 1, 1, tzinfo=UTC))
         self.proxier = Proxier(Family.IPV4, config, self.state, self.table, lambda: self.now)
-        self._dispatcher = Dispatcher(config, (self.state,))
-        self._dispatcher.refresh_node()
+        self.dispatcher = Dispatcher(config, (self.state,))
+        self.dispatcher.refresh_node()
         self.objects: dict[tuple[str, str], KubeObject] = {}
 
     def apply(self, *items: dict[str, Any]) -> None:
@@ -44,7 +44,7 @@ class MemoryHarness:
         previous = self.objects.pop((kind, name), None)
         if current is not None:
             self.objects[kind, name] = current
-        self._dispatcher.handle([ObjectChange(previous, current)])
+        self.dispatcher.handle([ObjectChange(previous, current)])
 
     def sync(self) -> SyncReport:
         """Sync the family."""
