@@ -7,6 +7,9 @@ Addresses with ports are bytes here, as in the kernel's messages: there may be a
 
 import ipaddress
 from collections.abc import Collection
+from collections.abc import Set as AbstractSet
+
+from msgspec import Struct
 
 from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
@@ -16,7 +19,6 @@ PackedSocket = bytes
 """An address and a port in network byte order: 6 bytes for IPv4, 18 for IPv6."""
 
 _PORT_BYTES = 2
-_EndpointsByPort = dict[ServicePortName, frozenset[PackedSocket]]
 
 
 def packed_socket(address: str, port: int) -> PackedSocket:
@@ -33,24 +35,58 @@ def _packed_port(port: int) -> bytes:
     return port.to_bytes(_PORT_BYTES, "big")
 
 
+class _NamesByKey:
+    """Sets of Service ports by key. A set that another thread reads may grow or shrink, but is never empty."""
+
+    def __init__(self) -> None:
+        self.names: dict[bytes, AbstractSet[ServicePortName]] = {}
+
+    def add(self, key: bytes, name: frozenset[ServicePortName]) -> bool:
+        """Add a Service port, given as a set of one, which is shared by its keys; return whether the key is new."""
+        names = self.names.get(key)
+        if isinstance(names, set):
+            names |= name
+        else:
+            self.names[key] = name if names is None else set(names | name)
+        return names is None
+
+    def discard(self, key: bytes, name: frozenset[ServicePortName]) -> bool:
+        """Remove a Service port, given as a set of one; return whether the key is gone."""
+        names = self.names[key]
+        if isinstance(names, set) and len(names) > 1:
+            names -= name
+            return False
+        del self.names[key]
+        return True
+
+
+class _UdpServicePort(Struct, frozen=True, gc=False):
+    """The keys of a Service port's frontends, and its serving endpoints."""
+
+    keys: frozenset[bytes] = frozenset()
+    serving: frozenset[PackedSocket] = frozenset()
+
+
 class UdpFrontends:
     """The frontends of one family's UDP Services, with the serving endpoints of each, ready or not.
 
     One thread updates; the cost depends only on the size of the change. Other threads may call ``is_stale`` meanwhile;
-    they see each frontend before or after the update.
+    they see each frontend before, during or after the update, with the endpoints of both.
     """
 
     def __init__(self) -> None:
         """Start without Services."""
-        self._service_ports: dict[ServicePortName, tuple[frozenset[bytes], frozenset[PackedSocket]]] = {}
-        self._by_key: dict[bytes, _EndpointsByPort] = {}
-        """Keys are packed sockets and, for NodePorts, packed ports."""
+        self._service_ports: dict[ServicePortName, _UdpServicePort] = {}
+        self._by_key = _NamesByKey()
+        """The Service ports by frontend. Keys are packed sockets and, for NodePorts, packed ports."""
+        self._by_endpoint = _NamesByKey()
+        """The Service ports by serving endpoint."""
         self._node_ports = 0
         """How many keys are of NodePorts; counted, because other threads cannot iterate over ``_by_key`` safely."""
 
     def __bool__(self) -> bool:
         """Whether there is any UDP Service."""
-        return bool(self._by_key)
+        return bool(self._by_key.names)
 
     def update(self, name: ServicePortName, port: ServicePort | None, endpoints: Collection[Endpoint]) -> bool:
         """Replace a Service port (None: removed); return whether a conntrack entry may have become stale or valid.
@@ -62,33 +98,22 @@ class UdpFrontends:
             current = None
         else:
             serving = frozenset(packed_socket(each.address, each.port) for each in endpoints if each.serving)
-            current = self._service_ports[name] = (frozenset(_keys(port)), serving)
+            current = self._service_ports[name] = _UdpServicePort(frozenset(_keys(port)), serving)
         if current == previous:
             return False
-        previous_keys = previous[0] if previous is not None else frozenset[bytes]()
-        for key in previous_keys - (current[0] if current is not None else frozenset()):
-            self._remove_key(key, name)
-        if current is not None:
-            for key in current[0]:
-                self._add_key(key, name, current[1])
+        self._replace(frozenset({name}), previous or _UdpServicePort(), current or _UdpServicePort())
         return True
 
-    def _add_key(self, key: bytes, name: ServicePortName, serving: frozenset[PackedSocket]) -> None:
-        by_port = self._by_key.get(key)
-        if by_port is None:
-            # Never empty: another thread may read it, and would take every entry for stale.
-            self._by_key[key] = {name: serving}
-            self._node_ports += _is_node_port(key)
-        else:
-            by_port[name] = serving
-
-    def _remove_key(self, key: bytes, name: ServicePortName) -> None:
-        by_port = self._by_key[key]
-        if len(by_port) == 1:
-            del self._by_key[key]
-            self._node_ports -= _is_node_port(key)
-        else:
-            del by_port[name]
+    def _replace(self, name: frozenset[ServicePortName], previous: _UdpServicePort, current: _UdpServicePort) -> None:
+        # Endpoints are added first and removed last: without them another thread would take entries for stale.
+        for endpoint in current.serving - previous.serving:
+            self._by_endpoint.add(endpoint, name)
+        for key in current.keys - previous.keys:
+            self._node_ports += self._by_key.add(key, name) and _is_node_port(key)
+        for key in previous.keys - current.keys:
+            self._node_ports -= self._by_key.discard(key, name) and _is_node_port(key)
+        for endpoint in previous.serving - current.serving:
+            self._by_endpoint.discard(endpoint, name)
 
     def is_stale(
         self, original_destination: PackedSocket, reply_source: PackedSocket, node_port_addresses: Collection[bytes]
@@ -101,13 +126,14 @@ class UdpFrontends:
         number. If two Services claim a frontend, the endpoints of both are valid: an entry may be older
         than the decision which of them owns it.
         """
-        endpoints_by_port = self._by_key.get(original_destination)
-        if endpoints_by_port is None and original_destination[:-_PORT_BYTES] in node_port_addresses:
-            endpoints_by_port = self._by_key.get(original_destination[-_PORT_BYTES:])
-        if endpoints_by_port is None:
+        names = self._by_key.names.get(original_destination)
+        if names is None and original_destination[:-_PORT_BYTES] in node_port_addresses:
+            names = self._by_key.names.get(original_destination[-_PORT_BYTES:])
+        if names is None:
             return False
-        # A copy, which the interpreter makes in one step: another thread may be adding or removing a Service port.
-        return not any(reply_source in serving for serving in endpoints_by_port.copy().values())
+        # The interpreter compares in one step, although another thread may be adding or removing a Service port. It
+        # iterates over the smaller set: thousands of Services may claim a frontend, but few have the same endpoint.
+        return names.isdisjoint(self._by_endpoint.names.get(reply_source, ()))
 
     @property
     def has_node_ports(self) -> bool:

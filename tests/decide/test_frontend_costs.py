@@ -8,6 +8,7 @@ import pytest
 from knft.decide.contest import Claim, Contest
 from knft.decide.frontends import FrontendClaims
 from knft.decide.stale_flows import UdpFrontends, packed_socket
+from knft.model.endpoint import Endpoint
 from knft.model.plan import Frontend, FrontendKind
 from knft.model.service_port import ServicePort
 from tests.support.bytecode_steps import count_bytecode_steps
@@ -103,14 +104,28 @@ def test_claim_that_comes_and_goes_leaves_nothing_behind() -> None:
     assert contest.owner == first
 
 
+def _udp_services(count: int) -> UdpFrontends:
+    """Return Services that claim one frontend, each with an endpoint of its own."""
+    frontends, port = UdpFrontends(), ServicePort("10.96.0.1", 53, "UDP", external_ips=(EXTERNAL,))
+    for number, name in enumerate(OWN_NAMES[:count]):
+        frontends.update(name._replace(protocol="UDP"), port, [Endpoint(f"10.244.{number >> 8}.{number & 255}", 53)])
+    return frontends
+
+
 def test_udp_frontend_is_not_copied_for_each_service() -> None:
-    frontends, key = UdpFrontends(), packed_socket(EXTERNAL, 53)
-    port = ServicePort("10.96.0.1", 53, "UDP", external_ips=(EXTERNAL,))
+    frontends, key = _udp_services(3), packed_socket(EXTERNAL, 53)
     names = [name._replace(protocol="UDP") for name in OWN_NAMES[:3]]
-    for name in names:
-        frontends.update(name, port, ())
-    services = frontends._by_key[key]
-    assert services.keys() == set(names)
+    services = frontends._by_key.names[key]
+    assert services == set(names)
     frontends.update(names[0], None, ())
-    assert frontends._by_key[key] is services
-    assert services.keys() == set(names[1:])
+    assert frontends._by_key.names[key] is services
+    assert services == set(names[1:])
+
+
+def test_instructions_for_a_conntrack_entry_do_not_depend_on_the_number_of_claims() -> None:
+    def steps(count: int) -> int:
+        frontends, key = _udp_services(count), packed_socket(EXTERNAL, 53)
+        endpoints = (packed_socket(address, 53) for address in ("10.244.0.0", "198.51.100.1"))
+        return count_bytecode_steps(lambda: [frontends.is_stale(key, endpoint, ()) for endpoint in endpoints])
+
+    assert steps(MANY) == steps(FEW)

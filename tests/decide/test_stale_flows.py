@@ -155,10 +155,9 @@ class NonIterableDict(dict[Any, Any]):
 
 def test_queries_do_not_iterate_over_shared_dictionaries() -> None:
     frontends = _udp_frontends(_endpoint("10.244.1.11"))
-    frontends._by_key, frontends._service_ports = (
-        NonIterableDict(frontends._by_key),
-        NonIterableDict(frontends._service_ports),
-    )
+    frontends._service_ports = NonIterableDict(frontends._service_ports)
+    for index in (frontends._by_key, frontends._by_endpoint):
+        index.names = NonIterableDict(index.names)
     assert frontends
     assert frontends.has_node_ports
     assert not frontends.is_stale(NODE_PORT, ENDPOINT, NODE)
@@ -194,4 +193,6 @@ def test_result_depends_only_on_the_current_state(
                 original_destination, reply_source, node
             )
     assert bool(updated) == bool(fresh)
-    assert updated.has_node_ports == fresh.has_node_ports == any(map(_is_node_port, updated._by_key))
+    for index, other in ((updated._by_key, fresh._by_key), (updated._by_endpoint, fresh._by_endpoint)):
+        assert index.names == other.names
+    assert updated.has_node_ports == fresh.has_node_ports == any(map(_is_node_port, updated._by_key.names))
