@@ -6,7 +6,7 @@ VENV = .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster churn fuzz soak bench install clean
+.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster churn fuzz soak bench bench-cluster install clean
 
 help:
 	@echo 'make demo          run knft in a small cluster made of network namespaces (under a minute)'
@@ -24,6 +24,7 @@ help:
 	@echo 'make fuzz          search for manifests that break knft, for ten minutes; SECONDS=60 SEED=7'
 	@echo 'make soak          run long tests: 100 000 steps of a random history, 100 000 changes of sticky Services, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS, SEED'
 	@echo 'make bench         measure knft and kube-proxy'"'"'s rule layouts: JSON, a table, a plot (over half an hour)'
+	@echo 'make bench-cluster measure knft and the real kube-proxy through an API server, 100 and 1 000 Services (ten minutes); ARGS="--sizes 10000x10"'
 	@echo 'make install       create the virtual environment $(VENV); as root also install system packages'
 	@echo 'make clean         remove the virtual environment, caches and the built documentation'
 
@@ -106,6 +107,11 @@ bench: $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' || echo 'bench: matplotlib cannot be installed here'
 	@$(BIN)/python -m tests.bench $(ARGS)
 	@$(BIN)/python -m tests.bench.large_sync
+
+# ARGS="--quick" tries everything on a tiny cluster; ARGS="--sizes 10000x10" takes half an hour, because of kube-proxy.
+bench-cluster: $(INSTALLED)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' || echo 'bench-cluster: matplotlib cannot be installed here'
+	@$(BIN)/python -m tests.cluster.bench $(ARGS)
 
 install: $(INSTALLED)
 

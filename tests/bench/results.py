@@ -16,12 +16,16 @@ class Results(Struct, frozen=True):
 
     def value(self, proxy: str, shape: str, measure: str, name: str) -> float | None:
         """Return a value, the median if it was measured several times, None if it was not."""
-        found = [
+        found = self.samples(proxy, shape, measure, name)
+        return median(found) if found else None
+
+    def samples(self, proxy: str, shape: str, measure: str, name: str) -> list[float]:
+        """Return a value of each record that has it, in the order of measurement."""
+        return [
             record.values[name]
             for record in self.records
             if (record.proxy, record.shape, record.measure) == (proxy, shape, measure) and name in record.values
         ]
-        return median(found) if found else None
 
     def note(self, proxy: str, shape: str) -> str:
         """Return why a case has no values, or only some."""

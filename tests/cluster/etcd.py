@@ -2,6 +2,8 @@
 
 import base64
 import json
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import urllib3
@@ -10,6 +12,8 @@ from tests.cluster.keys import Keys
 from tests.support.lab.namespace import Namespace
 
 _PREFIX = "/registry"
+_MAX_OPERATIONS = 100
+"""Operations of a transaction; etcd's own limit is 128."""
 
 
 class EtcdStore:
@@ -42,6 +46,13 @@ class EtcdStore:
         """Store an object without validation."""
         self._call("put", {"key": _encoded(_PREFIX + key), "value": _encoded(json.dumps(value))})
 
+    def put_all(self, items: Iterable[tuple[str, dict[str, Any]]]) -> None:
+        """Store many objects without validation, in as few transactions as etcd allows."""
+        iterator = iter(items)
+        while batch := list(islice(iterator, _MAX_OPERATIONS)):
+            puts = [{"key": _encoded(_PREFIX + key), "value": _encoded(json.dumps(value))} for key, value in batch]
+            self._call("txn", {"success": [{"requestPut": put} for put in puts]})
+
     def delete(self, key: str) -> None:
         """Delete an object without regard to finalizers."""
         self._call("deleterange", {"key": _encoded(_PREFIX + key)})
@@ -57,9 +68,8 @@ class EtcdStore:
         return revision
 
     def _call(self, what: str, body: dict[str, Any]) -> dict[str, Any]:
-        paths = {"range": "kv/range", "put": "kv/put", "deleterange": "kv/deleterange", "compaction": "kv/compaction"}
         with self._namespace.entered():
-            answer = self._pool.request("POST", f"{self._address}/v3/{paths[what]}", json=body, timeout=30.0)
+            answer = self._pool.request("POST", f"{self._address}/v3/kv/{what}", json=body, timeout=30.0)
         assert answer.status == 200, f"etcd answered {answer.status} to {what}: {answer.data!r}"
         found: dict[str, Any] = answer.json()
         return found

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -53,13 +53,31 @@ class CommitListener:
         """Return the time of the first notification with each number's address after it was sent."""
         first: dict[int, float] = {}
         for seconds, message in _records(self._file):
-            # Netlink attributes are aligned to four bytes, and so are addresses, in network byte order.
-            words = array("I", message[: len(message) & ~3])
-            words.byteswap()
-            for number in (word - FIRST for word in words if FIRST <= word < _LIMIT):
+            for number in (word - FIRST for word in address_words(message) if FIRST <= word < _LIMIT):
                 if number not in first and sent.get(number, math.inf) <= seconds:
                     first[number] = seconds
         return first
+
+
+def open_notifications() -> socket.socket:
+    """Return a socket of the caller's network namespace that receives the kernel's notifications of commits.
+
+    It has room for those of a large commit, and a timeout of 0.2 s.
+    """
+    kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
+    kernel.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
+    kernel.bind((0, 0))
+    kernel.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _NFNLGRP_NFTABLES)
+    kernel.settimeout(0.2)
+    return kernel
+
+
+def address_words(message: bytes) -> Sequence[int]:
+    """Return all words of a message, among them each IPv4 address in it."""
+    # Netlink attributes are aligned to four bytes, and so are addresses, in network byte order.
+    words = array("I", message[: len(message) & ~3])
+    words.byteswap()
+    return words
 
 
 def _records(file: Path) -> Iterator[tuple[float, bytes]]:
@@ -72,11 +90,7 @@ def _records(file: Path) -> Iterator[tuple[float, bytes]]:
 def main() -> None:
     """Record notifications; an overflow of the socket's buffer is an error."""
     die_with_parent()
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER) as kernel:
-        kernel.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
-        kernel.bind((0, 0))
-        kernel.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _NFNLGRP_NFTABLES)
-        kernel.settimeout(0.2)
+    with open_notifications() as kernel:
         ended: list[int] = []
         signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
         print("listening", flush=True)

@@ -1,0 +1,123 @@
+"""``python -m tests.cluster.bench`` measures all proxies at all sizes, and writes JSON, a table and a plot.
+
+An interrupted run writes what it has measured.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec import structs
+
+from tests.bench.__main__ import RESULTS
+from tests.bench.machine import describe, load_at_end
+from tests.bench.plot import can_plot
+from tests.bench.record import Record
+from tests.bench.results import Results
+from tests.cluster.bench.measure_proxy import ProxyMeasurement
+from tests.cluster.bench.plot import plot
+from tests.cluster.bench.proxies import PROXIES
+from tests.cluster.bench.sizes import QUICK, BenchPlan, Size, size_named
+from tests.cluster.bench.table import markdown
+from tests.cluster.bench.testbed import Testbed, testbed
+from tests.cluster.build import programs
+from tests.cluster.setup_error import SetupError
+from tests.support.privilege import PrivilegeError, ensure_namespaces
+
+DEFAULT_SIZES, QUICK_SIZES = ("100x10", "1000x10"), ("20x3",)
+
+
+def main() -> None:
+    """Measure what the command line selects."""
+    arguments = _parser().parse_args()
+    try:
+        ensure_namespaces()
+        release = programs().release
+        sizes = _sizes(arguments)
+    except (PrivilegeError, SetupError, ValueError) as error:
+        sys.exit(f"bench-cluster: {error}")
+    machine = describe() | {"Kubernetes": release}
+    records: list[Record] = []
+    try:
+        for record in _measure(sizes, arguments.only or tuple(PROXIES), _plan(arguments)):
+            records.append(record)
+            _write_json(Results(machine, tuple(records)), arguments.results)
+    except KeyboardInterrupt:
+        print("bench-cluster: interrupted; the results so far are written", flush=True)
+    _write_all(Results(machine | load_at_end(), tuple(records)), arguments.results)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tests.cluster.bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one tiny cluster, to check that everything works")
+    parser.add_argument("--sizes", nargs="+", metavar="SIZE", help="Services x endpoints, such as 100x10 10000x10")
+    parser.add_argument("--only", nargs="+", choices=PROXIES, help="only these proxies")
+    parser.add_argument("--changes", type=int, help="number of measured changes of one endpoint")
+    parser.add_argument("--limit", type=float, metavar="SECONDS", help="time after which a proxy must be ready")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the results")
+    return parser
+
+
+def _sizes(arguments: argparse.Namespace) -> list[Size]:
+    """Return the sizes, small ones first; raise ValueError if one API server cannot have all."""
+    sizes = sorted(map(size_named, arguments.sizes or (QUICK_SIZES if arguments.quick else DEFAULT_SIZES)))
+    if len({size.endpoints for size in sizes}) != 1:
+        msg = "all sizes must have the same number of endpoints"
+        raise ValueError(msg)
+    return sizes
+
+
+def _plan(arguments: argparse.Namespace) -> BenchPlan:
+    plan = QUICK if arguments.quick else BenchPlan()
+    if arguments.changes:
+        plan = structs.replace(plan, changes=structs.replace(plan.changes, most=arguments.changes, seconds=3600.0))
+    return structs.replace(plan, ready_seconds=arguments.limit or plan.ready_seconds)
+
+
+def _measure(sizes: Sequence[Size], names: Sequence[str], plan: BenchPlan) -> Iterator[Record]:
+    with testbed(sizes[0].endpoints) as bed:
+        for size in sizes:
+            with _reported(f"creating {size.name}"):
+                bed.fill(size)
+            for name in names:
+                with _reported(f"{name}, {size.name}"):
+                    yield from _measure_proxy(bed, name, size, plan)
+
+
+def _measure_proxy(bed: Testbed, name: str, size: Size, plan: BenchPlan) -> Iterator[Record]:
+    folder = bed.folder / f"{name}-{size.name}".replace(" ", "-")
+    process = PROXIES[name](bed.cluster, folder)
+    yield from ProxyMeasurement(bed, name, size.name, process, plan).records()
+
+
+@contextmanager
+def _reported(label: str) -> Iterator[None]:
+    print(f"bench-cluster: {label}", end="", flush=True)
+    started = time.monotonic()
+    yield
+    print(f": {time.monotonic() - started:.0f} s", flush=True)
+
+
+def _write_json(results: Results, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cluster.json").write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
+
+
+def _write_all(results: Results, folder: Path) -> None:
+    _write_json(results, folder)
+    table = markdown(results)
+    (folder / "cluster.md").write_text(table)
+    print(table)
+    if can_plot():
+        plot(results, folder / "cluster.png")
+    else:
+        print("bench-cluster: no plot without matplotlib (pip install '.[bench]')")
+    print(f"bench-cluster: written to {folder}")
+
+
+if __name__ == "__main__":
+    main()

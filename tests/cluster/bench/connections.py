@@ -1,0 +1,68 @@
+"""TCP connections from a pod on the node to Services, whose endpoints are all addresses of another node."""
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from ipaddress import IPv4Address
+from typing import Self
+
+from tests.cluster.churn.numbered_endpoints import FIRST, TARGET_PORT
+from tests.support.lab.namespace import Namespace
+
+_REFUSED_SECONDS = 0.005
+_TIMEOUT = 60.0
+# Closing resets the connection: no TIME_WAIT on either side.
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Connections:
+    """A client, and a server at the addresses of all endpoints, in this thread; a context manager."""
+
+    def __init__(self, client: Namespace, server: Namespace) -> None:
+        """Open nothing yet."""
+        self._client, self._server = client, server
+
+    def __enter__(self) -> Self:
+        """Listen."""
+        with self._server.entered():
+            self._listening = socket.create_server(("", TARGET_PORT), backlog=1024)
+        self._listening.settimeout(_TIMEOUT)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the listening socket."""
+        self._listening.close()
+
+    def endpoint(self, address: str, port: int) -> int | None:
+        """Return the number of the endpoint that accepts a connection; None if none does within a few milliseconds."""
+        with self._client.entered(), socket.socket() as dialling:
+            dialling.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            dialling.setblocking(False)  # noqa: FBT003
+            dialling.connect_ex((address, port))
+            waiting = select.poll()
+            waiting.register(dialling, select.POLLOUT)
+            if not waiting.poll(_REFUSED_SECONDS * 1000) or dialling.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                return None
+            return self._accept()
+
+    def dial(self, frontends: Sequence[tuple[str, int]]) -> list[float]:
+        """Connect to each frontend; return the seconds that each connection took."""
+        with self._client.entered():
+            return [self._dial(frontend) for frontend in frontends]
+
+    def _dial(self, frontend: tuple[str, int]) -> float:
+        with socket.socket() as dialling:
+            dialling.settimeout(_TIMEOUT)
+            dialling.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            started = time.perf_counter()
+            dialling.connect(frontend)
+            seconds = time.perf_counter() - started
+            self._accept()
+            return seconds
+
+    def _accept(self) -> int:
+        accepted, _ = self._listening.accept()
+        with accepted:
+            return int(IPv4Address(accepted.getsockname()[0])) - FIRST

@@ -1,0 +1,58 @@
+"""The figures of a run: one value for each proxy, size and row of the table, computed from its records."""
+
+from collections.abc import Callable, Sequence
+from statistics import median
+
+from msgspec import Struct
+
+from tests.bench.measure import percentile
+from tests.bench.results import Results
+
+START, CHANGE, BULK, RESTART = "start", "endpoint replaced", "endpoints replaced at once", "restart"
+MEMORY, CONNECTION, IDLE = "memory", "connection", "idle"
+Summary = Callable[[Sequence[float]], float]
+
+
+def p99(values: Sequence[float]) -> float:
+    """Return the 99th percentile, which is the largest of fewer than 100 values."""
+    return percentile(values, 0.99)
+
+
+class Figure(Struct, frozen=True):
+    """A row of the table: a value of a measurement's records, summarised over all samples."""
+
+    label: str
+    unit: str
+    measure: str
+    name: str
+    summary: Summary = median
+
+    def value(self, results: Results, proxy: str, size: str) -> float | None:
+        """Return the value for a proxy, None if it was not measured."""
+        found = results.samples(proxy, size, self.measure, self.name)
+        return self.summary(found) if found else None
+
+
+START_CPU = Figure("start until ready: CPU", "s", START, "cpu_s")
+CHANGE_CPU = Figure("one endpoint replaced: CPU", "ms", CHANGE, "cpu_ms")
+CHANGE_P50 = Figure("one endpoint replaced: time until in force, p50", "ms", CHANGE, "in_force_ms")
+BULK_CPU = Figure("200 endpoints replaced at once: CPU", "s", BULK, "cpu_s")
+RESTART_CPU = Figure("restart with rules in place: CPU", "s", RESTART, "cpu_s")
+PSS = Figure("memory after all changes (PSS of all processes)", "MiB", MEMORY, "after_changes_mib")
+FIGURES = (
+    START_CPU,
+    Figure("start until ready: time", "s", START, "ready_s"),
+    CHANGE_CPU,
+    CHANGE_P50,
+    Figure("one endpoint replaced: time until in force, p99", "ms", CHANGE, "in_force_ms", p99),
+    BULK_CPU,
+    Figure("200 endpoints replaced at once: time until in force", "s", BULK, "in_force_s"),
+    RESTART_CPU,
+    Figure("restart with rules in place: time", "s", RESTART, "ready_s"),
+    Figure("idle: CPU of a second", "ms", IDLE, "cpu_ms_a_s"),
+    Figure("memory after the start (PSS of all processes)", "MiB", MEMORY, "after_start_mib"),
+    PSS,
+    Figure("new connection, p50", "µs", CONNECTION, "p50_us"),
+    Figure("the same to an endpoint without a Service, p50", "µs", CONNECTION, "direct_p50_us"),
+)
+"""The rows of the table."""

@@ -1,0 +1,125 @@
+"""The parts of ``make bench-cluster`` that need no cluster."""
+
+import subprocess
+
+import pytest
+
+from tests.bench.process_tree import cpu_seconds, descendants, pss_mib
+from tests.bench.record import ENDED, Record
+from tests.bench.results import Results
+from tests.cluster.bench.endpoints import EndpointNumbers, spread
+from tests.cluster.bench.figures import CHANGE, CHANGE_CPU, START, START_CPU, Figure, p99
+from tests.cluster.bench.proxy_names import IPTABLES, KNFT, NFTABLES, PROXY_NAMES
+from tests.cluster.bench.sizes import Repetitions, Size, size_named
+from tests.cluster.bench.table import cells, markdown, rounded
+from tests.cluster.churn.numbered_endpoints import cluster_ip
+
+SIZE = "1000x10"
+RESULTS = Results(
+    {"machine": "test"},
+    (
+        Record(KNFT, SIZE, START, {"cpu_s": 0.9}),
+        Record(KNFT, SIZE, START, {"cpu_s": 1.1}),
+        Record(KNFT, SIZE, START, {"cpu_s": 1.0}),
+        Record(KNFT, SIZE, CHANGE, {"cpu_ms": 2.0}),
+        Record(NFTABLES, SIZE, START, {"cpu_s": 0.25}),
+        Record(NFTABLES, SIZE, CHANGE, {"cpu_ms": 1234.0}),
+        Record(IPTABLES, SIZE, ENDED, note="not ready after 900 s"),
+    ),
+)
+
+
+def test_size_has_a_name() -> None:
+    assert size_named("1000x10") == Size(1000, 10)
+    assert size_named("1000x10").name == "1000x10"
+
+
+@pytest.mark.parametrize("name", ["", "1000", "x10", "0x10", "10x0", "10x10x10", "60000x10"])
+def test_other_names_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"expected SERVICESxENDPOINTS|at most 50000 Services"):
+        size_named(name)
+
+
+@pytest.mark.parametrize(
+    ("samples", "seconds", "enough"), [(2, 5.0, False), (2, 99.0, False), (3, 11.0, True), (5, 0.0, True)]
+)
+def test_repetitions_are_limited_by_number_and_time(samples: int, seconds: float, *, enough: bool) -> None:
+    assert Repetitions(most=5, seconds=10.0, least=3).is_enough(samples, seconds) is enough
+
+
+def test_each_endpoint_number_is_used_once() -> None:
+    endpoints = EndpointNumbers(3)
+    assert endpoints.grow(Size(2, 3)) == range(2)
+    assert endpoints.grow(Size(4, 3)) == range(2, 4)
+    before = [endpoints.numbers(index) for index in range(4)]
+    new = endpoints.replace(3, [3, 0])
+    assert new == {3: [12, 14], 0: [13]}
+    assert endpoints.numbers(3) == [11, 12, 14]
+    assert endpoints.numbers(0) == [1, 2, 13]
+    assert [endpoints.numbers(index) for index in (1, 2)] == before[1:3]
+
+
+def test_at_most_all_endpoints_are_replaced() -> None:
+    """More could never be in the rules at the same time."""
+    endpoints = EndpointNumbers(3)
+    endpoints.grow(Size(2, 3))
+    new = endpoints.replace(200, [0, 1])
+    assert {index: sorted(numbers) for index, numbers in new.items()} == {
+        index: endpoints.numbers(index) for index in (0, 1)
+    }
+
+
+def test_spread_takes_the_first_and_the_last_service() -> None:
+    assert spread(1000, 3) == [0, 500, 999]
+    assert spread(2, 16) == [0, 1]
+    assert spread(1, 16) == [0]
+
+
+def test_cluster_ips_differ() -> None:
+    assert len({cluster_ip(index) for index in range(50_000)}) == 50_000
+
+
+def test_cells_have_ratios_to_knft() -> None:
+    assert list(cells(RESULTS, START_CPU, SIZE, PROXY_NAMES)) == ["1.00", "0.250 (0.25 times)", "-"]
+    assert list(cells(RESULTS, CHANGE_CPU, SIZE, PROXY_NAMES)) == ["2.00", "1 230 (620 times)", "-"]
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (0.01234, 3, "0.0123"),
+        (12.34, 3, "12.3"),
+        (99.96, 3, "100"),
+        (1234.5, 3, "1 230"),
+        (617.0, 2, "620"),
+        (0, 3, "0.00"),
+    ],
+)
+def test_values_are_rounded_to_significant_digits(value: float, digits: int, text: str) -> None:
+    assert rounded(value, digits) == text
+
+
+def test_table_says_why_a_proxy_was_not_measured() -> None:
+    text = markdown(RESULTS)
+    assert "| 1 000 × 10 | knft | kube-proxy nftables | kube-proxy iptables |" in text  # noqa: RUF001
+    assert "kube-proxy iptables: not ready after 900 s." in text
+
+
+def test_p99_of_few_samples_is_the_largest() -> None:
+    records = tuple(Record(KNFT, SIZE, CHANGE, {"cpu_ms": float(value)}) for value in range(25))
+    assert Figure("", "ms", CHANGE, "cpu_ms", p99).value(Results({}, records), KNFT, SIZE) == 24.0
+
+
+def test_cpu_time_contains_children_that_have_ended() -> None:
+    """A shell waits for a child that computes, and then for input."""
+    busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
+    with subprocess.Popen(
+        ["/bin/sh", "-c", f"sh -c '{busy}'; echo ended; read line"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as shell:
+        assert shell.stdout is not None
+        assert shell.stdout.readline() == b"ended\n"
+        assert list(descendants(shell.pid)) == [shell.pid]
+        assert cpu_seconds(shell.pid) > 0.01
+        assert pss_mib(shell.pid) > 0.1
+        shell.kill()
+    assert cpu_seconds(shell.pid) == pss_mib(shell.pid) == 0
