@@ -16,15 +16,15 @@ def categorize_endpoints(endpoints: Endpoints, port: ServicePort, node_name: str
     hint_filter: _EndpointFilter | None = None
     if port.uses_cluster_endpoints:
         hint_filter = _hint_filter(endpoints, node_name, zone)
-        cluster = tuple(e for e in endpoints if e.ready and (hint_filter is None or hint_filter(e)))
+        cluster = tuple(e for e in endpoints if e.traits.ready and (hint_filter is None or hint_filter(e)))
         # The fallback to terminating endpoints ignores hints: a distant endpoint is better than none.
         cluster = cluster or tuple(e for e in endpoints if _is_serving_terminating(e))
     if not port.uses_local_endpoints:
         return CategorizedEndpoints(cluster, (), cluster, bool(cluster))
 
-    local_ready = tuple(e for e in endpoints if e.is_local and e.ready)
-    local = local_ready or tuple(e for e in endpoints if e.is_local and _is_serving_terminating(e))
-    has_any = bool(cluster) or any(e.ready or _is_serving_terminating(e) for e in endpoints)
+    local_ready = tuple(e for e in endpoints if e.traits.is_local and e.traits.ready)
+    local = local_ready or tuple(e for e in endpoints if e.traits.is_local and _is_serving_terminating(e))
+    has_any = bool(cluster) or any(e.traits.ready or _is_serving_terminating(e) for e in endpoints)
     if not port.uses_cluster_endpoints:
         return CategorizedEndpoints((), local, local, has_any)
     local_is_subset = hint_filter is None and (bool(local_ready) or not local)
@@ -33,7 +33,7 @@ def categorize_endpoints(endpoints: Endpoints, port: ServicePort, node_name: str
 
 
 def _is_serving_terminating(endpoint: Endpoint) -> bool:
-    return endpoint.serving and endpoint.terminating
+    return endpoint.traits.serving and endpoint.traits.terminating
 
 
 def _union(first: Iterable[Endpoint], second: Iterable[Endpoint]) -> Endpoints:
@@ -47,11 +47,11 @@ def _hint_filter(endpoints: Endpoints, node_name: str, zone: str) -> _EndpointFi
     Hints apply only if every ready endpoint has some and at least one names this node or, failing that, this zone. A
     partial set of hints must not leave clients without endpoints.
     """
-    ready = [endpoint for endpoint in endpoints if endpoint.ready]
+    ready = [endpoint for endpoint in endpoints if endpoint.traits.ready]
     if not ready:
         return None
-    if all(e.node_hints for e in ready) and any(node_name in e.node_hints for e in ready):
-        return lambda endpoint: node_name in endpoint.node_hints
-    if all(e.zone_hints for e in ready) and any(zone in e.zone_hints for e in ready):
-        return lambda endpoint: zone in endpoint.zone_hints
+    if all(e.traits.node_hints for e in ready) and any(node_name in e.traits.node_hints for e in ready):
+        return lambda endpoint: node_name in endpoint.traits.node_hints
+    if all(e.traits.zone_hints for e in ready) and any(zone in e.traits.zone_hints for e in ready):
+        return lambda endpoint: zone in endpoint.traits.zone_hints
     return None

@@ -38,6 +38,17 @@ def parse_address(text: str) -> tuple[Family, str] | None:
     return FAMILY_OF_VERSION[address.version], str(address)
 
 
+def canonical_text(text: str) -> str:
+    """Return the canonical text of an address, and any other text as it is.
+
+    Unlike ``parse_address`` it stores no result, for addresses of which there are hundreds of thousands.
+    """
+    if _CANONICAL_IPV4.fullmatch(text):
+        return text
+    parsed = parse_address(text)
+    return parsed[1] if parsed is not None else text
+
+
 @lru_cache(maxsize=1 << 10)
 def parse_network(text: str) -> tuple[Family, str] | None:
     """Return the family and canonical text of a CIDR (host bits cleared), or None if ``text`` is not one."""
@@ -78,6 +89,16 @@ def contains(network: str, address: str) -> bool:
     return ipaddress.ip_address(address) in ipaddress.ip_network(network)
 
 
+def contains_network(network: str, other: str) -> bool:
+    """Tell whether all addresses of ``other`` are in ``network``; both are canonical, of one family."""
+    return ipaddress.ip_network(other).subnet_of(ipaddress.ip_network(network))  # type: ignore[arg-type]
+
+
+def overlaps(network: str, other: str) -> bool:
+    """Tell whether two canonical CIDRs have an address in common."""
+    return ipaddress.ip_network(network).overlaps(ipaddress.ip_network(other))
+
+
 def as_network(address: str) -> str:
     """Return the CIDR of one canonical address."""
     return f"{address}/128" if ":" in address else f"{address}/32"
@@ -96,6 +117,11 @@ def is_loopback(address: str) -> bool:
 def is_link_local(address: str) -> bool:
     """Tell whether a canonical address is a link-local address."""
     return ipaddress.ip_address(address).is_link_local
+
+
+def usable_by_others(texts: Iterable[str], family: Family) -> tuple[str, ...]:
+    """Return the canonical addresses of ``family`` in ``texts`` that other machines can reach, in order."""
+    return tuple(text for text in of_family(texts, family) if not is_loopback(text) and not is_link_local(text))
 
 
 def is_zero_network(network: str) -> bool:

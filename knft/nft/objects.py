@@ -12,7 +12,7 @@ position   a container and a key: where an element is
 Here an entry is not a conntrack entry or an affinity entry, and a target is not a target of iptables.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct, field
@@ -70,8 +70,8 @@ class ArrayName(Struct, frozen=True, gc=False):
     prefix: Key
 
 
-Array = tuple[Target | None, ...]
-"""The targets of one array by index; None where the kernel has no element with that index."""
+Array = Sequence[Target | None]
+"""The targets of one array by index; None where the kernel has no element with that index. A tuple or a PackedArray."""
 
 
 class Hook(Struct, frozen=True):

@@ -132,7 +132,7 @@ def render_node(node: NodeView, config: Config) -> Fragment:
 def _hairpins(plan: ServicePlan) -> Iterator[tuple[str, Key]]:
     protocol = NFT_PROTOCOLS[plan.port.protocol]
     for endpoint in plan.endpoints.all_reachable:
-        if endpoint.is_local:
+        if endpoint.traits.is_local:
             key = (endpoint.address, endpoint.address, protocol, endpoint.port)
             yield names.HAIRPIN, key
 
@@ -186,7 +186,7 @@ def _add_endpoints(
 
 
 def _targets(endpoints: tuple[Endpoint, ...]) -> tuple[Target, ...]:
-    return tuple((endpoint.address, endpoint.port) for endpoint in endpoints)
+    return tuple([endpoint.target for endpoint in endpoints])
 
 
 def _shared_chains(plan: ServicePlan, frontend: Frontend) -> tuple[SharedChain, ...]:

@@ -25,7 +25,7 @@ def endpoint(text: str) -> Endpoint:
     """Return an endpoint on port 8080; prefixes of the address: L local, T terminating, N neither ready nor serving."""
     address = text.lstrip("LTN")
     flags = text[: len(text) - len(address)]
-    return Endpoint(
+    return Endpoint.at(
         address,
         8080,
         is_local="L" in flags,

@@ -108,7 +108,7 @@ def _udp_services(count: int) -> UdpFrontends:
     """Return Services that claim one frontend, each with an endpoint of its own."""
     frontends, port = UdpFrontends(), ServicePort("10.96.0.1", 53, "UDP", external_ips=(EXTERNAL,))
     for number, name in enumerate(OWN_NAMES[:count]):
-        frontends.update(name._replace(protocol="UDP"), port, [Endpoint(f"10.244.{number >> 8}.{number & 255}", 53)])
+        frontends.update(name._replace(protocol="UDP"), port, [Endpoint.at(f"10.244.{number >> 8}.{number & 255}", 53)])
     return frontends
 
 

@@ -25,7 +25,7 @@ NODE_PORT = packed_socket("192.0.2.11", 30053)
 
 
 def _endpoint(address: str, port: int = 5353, **conditions: Any) -> Endpoint:
-    return Endpoint(address, port, **conditions)
+    return Endpoint.at(address, port, **conditions)
 
 
 def _udp_frontends(*endpoints: Endpoint, port: ServicePort = PORT) -> UdpFrontends:

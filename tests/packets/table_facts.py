@@ -5,6 +5,7 @@ sticky Service ports (docs/verification.md#equivalence).
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from knft.families import Family
@@ -57,7 +58,7 @@ def _key(place: tuple[str, Key]) -> Key:
     return place[1]
 
 
-def _targets(array: tuple[Any, ...]) -> Counter[Any]:
+def _targets(array: Iterable[Any]) -> Counter[Any]:
     return Counter(target for target in array if target is not None)
 
 

@@ -22,7 +22,7 @@ from tests.support.kube_objects import port_name
 
 CONFIG = Config("node-1", cluster_cidrs=("10.244.0.0/16",))
 CLUSTER, LOCAL, REJECT, DROP = TrafficAction.CLUSTER, TrafficAction.LOCAL, TrafficAction.REJECT, TrafficAction.DROP
-NEAR, FAR = Endpoint("10.244.0.1", 8080, is_local=True), Endpoint("10.244.1.1", 8080)
+NEAR, FAR = Endpoint.at("10.244.0.1", 8080, is_local=True), Endpoint.at("10.244.1.1", 8080)
 VIP, NODE_PORT = (
     Frontend(FrontendKind.LOAD_BALANCER_VIP, "203.0.113.1", "TCP", 80),
     Frontend(FrontendKind.NODE_PORT, None, "TCP", 30080),

@@ -42,7 +42,7 @@ def _rules(indexes: set[int], size: int) -> tuple[Rule, ...]:
 
 
 def _chains(indexes: set[int], size: int) -> dict[str, Chain]:
-    endpoints = CategorizedEndpoints(tuple(Endpoint(*_target(index)) for index in sorted(indexes)))
+    endpoints = CategorizedEndpoints(tuple(Endpoint(_target(index)) for index in sorted(indexes)))
     port = ServicePort("10.96.0.1", 80, "TCP", affinity_seconds=60)
     frontend = Frontend(FrontendKind.CLUSTER_IP, "10.96.0.1", "TCP", 80)
     plan = ServicePlan(port_name(), port, endpoints, (frontend,), TrafficAction.CLUSTER, TrafficAction.CLUSTER)

@@ -51,7 +51,7 @@ def _plan(
     external_local: bool = False,
 ) -> ServicePlan:
     """Return the plan of a Service port with that many frontends of each kind and endpoints."""
-    every = tuple(Endpoint(f"10.244.{n // 250}.{n % 250 + 1}", 8080, is_local=n < local) for n in range(endpoints))
+    every = tuple(Endpoint.at(f"10.244.{n // 250}.{n % 250 + 1}", 8080, is_local=n < local) for n in range(endpoints))
     on_node = tuple(endpoint for endpoint in every if endpoint.is_local)
     frontends = [
         Frontend(FrontendKind.CLUSTER_IP, "10.96.0.1", "TCP", 80),

@@ -120,7 +120,7 @@ def endpoint_slice(
 
 def tracked_endpoint(address: str, port: int = 8080, **fields: Any) -> Endpoint:
     """Return an endpoint as the trackers hand it on."""
-    return Endpoint(address, port, **fields)
+    return Endpoint.at(address, port, **fields)
 
 
 def endpoints(text: str) -> tuple[Endpoint, ...]:

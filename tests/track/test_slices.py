@@ -91,7 +91,7 @@ def test_endpoint_is_expanded_from_its_slice(case: EndpointCase) -> None:
 
 def test_ipv6_endpoint_key_is_canonical_with_brackets() -> None:
     endpoints = _endpoints(endpoint_slice("web-1", "FD00:0244:0::0001", family="IPv6"))
-    assert {HTTP: (Endpoint("fd00:244::1", 8080),)} == endpoints
+    assert {HTTP: (Endpoint.at("fd00:244::1", 8080),)} == endpoints
     assert endpoints[HTTP][0].key == "[fd00:244::1]:8080"
 
 
