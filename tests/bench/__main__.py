@@ -20,11 +20,10 @@ from tests.bench.machine import describe, load_at_end
 from tests.bench.peers.registry import PEERS
 from tests.bench.plot import can_plot, plot
 from tests.bench.record import BARE, ENDED, KNFT, LATENCY, Record
-from tests.bench.results import Results
+from tests.bench.results import RESULTS_FOLDER, Results
 from tests.bench.table import markdown
 from tests.support.privilege import PrivilegeError, ensure_namespaces
 
-RESULTS = Path(__file__).with_name("results")
 CASE_SECONDS = 1800.0
 """Time limit of a case."""
 
@@ -62,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--syncs", type=int, help="number of syncs of each kind of change")
     parser.add_argument("--profile", action="store_true", help="profile knft too, in separate runs")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="directory for the results")
+    parser.add_argument("--results", type=Path, default=RESULTS_FOLDER, help="directory for the results")
     return parser
 
 

@@ -1,11 +1,15 @@
 """The results of a run: its records, with lookups."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 
 from msgspec import Struct
 
 from tests.bench.record import ENDED, Record
+
+RESULTS_FOLDER = Path(__file__).with_name("results")
+"""The default folder of all results."""
 
 
 class Results(Struct, frozen=True):

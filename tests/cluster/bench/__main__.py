@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
-from tests.bench.__main__ import RESULTS
 from tests.bench.machine import describe, load_at_end
 from tests.bench.plot import can_plot
 from tests.bench.record import Record
-from tests.bench.results import Results
+from tests.bench.results import RESULTS_FOLDER, Results
+from tests.cluster.bench.document import RESULTS_FILE
 from tests.cluster.bench.measure_proxy import ProxyMeasurement
 from tests.cluster.bench.plot import plot
 from tests.cluster.bench.proxies import PROXIES
@@ -29,6 +29,7 @@ from tests.cluster.setup_error import SetupError
 from tests.support.privilege import PrivilegeError, ensure_namespaces
 
 DEFAULT_SIZES, QUICK_SIZES = ("100x10", "1000x10"), ("20x3",)
+_PROXY_CHOICES = {name.split()[-1]: name for name in PROXIES}
 
 
 def main() -> None:
@@ -43,7 +44,9 @@ def main() -> None:
     machine = describe() | {"Kubernetes": release}
     records: list[Record] = []
     try:
-        for record in _measure(sizes, arguments.only or tuple(PROXIES), _plan(arguments)):
+        for record in _measure(
+            sizes, [_PROXY_CHOICES[word] for word in arguments.only or _PROXY_CHOICES], _plan(arguments)
+        ):
             records.append(record)
             _write_json(Results(machine, tuple(records)), arguments.results)
     except KeyboardInterrupt:
@@ -55,10 +58,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one tiny cluster, to check that everything works")
     parser.add_argument("--sizes", nargs="+", metavar="SIZE", help="Services x endpoints, such as 100x10 10000x10")
-    parser.add_argument("--only", nargs="+", choices=PROXIES, help="only these proxies")
+    parser.add_argument("--only", nargs="+", choices=_PROXY_CHOICES, help="only these proxies or modes of kube-proxy")
     parser.add_argument("--changes", type=int, help="number of measured changes of one endpoint")
     parser.add_argument("--limit", type=float, metavar="SECONDS", help="time after which a proxy must be ready")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the results")
+    parser.add_argument("--results", type=Path, default=RESULTS_FOLDER, help="folder for the results")
     return parser
 
 
@@ -104,7 +107,7 @@ def _reported(label: str) -> Iterator[None]:
 
 def _write_json(results: Results, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "cluster.json").write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
+    (folder / RESULTS_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
 
 
 def _write_all(results: Results, folder: Path) -> None:

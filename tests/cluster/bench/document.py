@@ -1,7 +1,7 @@
 """Writes the figures of a recorded run into README.md and docs/performance.md.
 
-``python -m tests.cluster.bench.document [RESULTS]`` records the results of ``make bench-cluster``, and updates both
-files. Without RESULTS it only updates them. A test fails if the files differ from the recorded run.
+``python -m tests.cluster.bench.document record`` records the last run of ``make bench-cluster``, and updates both
+files. Without ``record`` it only updates them. A test fails if the files differ from the recorded run.
 """
 
 import sys
@@ -10,13 +10,14 @@ from pathlib import Path
 
 import msgspec
 
-from tests.bench.results import Results
+from tests.bench.results import RESULTS_FOLDER, Results
 from tests.cluster.bench.figures import BULK_CPU, CHANGE_CPU, CHANGE_P50, PSS, RESTART_CPU, START_CPU, Figure
 from tests.cluster.bench.proxy_names import PROXY_NAMES
 from tests.cluster.bench.table import NOTHING, cells, spoken_size, tables
 
 ROOT = Path(__file__).parents[3]
-RECORD = ROOT / "tests/bench/recorded/cluster.json"
+RESULTS_FILE = "cluster.json"
+RECORD = ROOT / "tests" / "bench" / "recorded" / RESULTS_FILE
 README, PERFORMANCE = ROOT / "README.md", ROOT / "docs/performance.md"
 _BEGIN = "<!-- figures: written by tests/cluster/bench/document.py -->"
 _END = "<!-- end of figures -->"
@@ -77,10 +78,10 @@ def _with_figures(text: str, lines: Iterator[str]) -> str:
 
 
 def main() -> None:
-    """Record the given results, and write the figures of the recorded run."""
-    if len(sys.argv) > 1:
+    """Record the last run if told so, and write the figures of the recorded run."""
+    if sys.argv[1:] == ["record"]:
         RECORD.parent.mkdir(exist_ok=True)
-        RECORD.write_bytes(Path(sys.argv[1]).read_bytes())
+        RECORD.write_bytes((RESULTS_FOLDER / RESULTS_FILE).read_bytes())
     for path, text in documents(recorded()).items():
         path.write_text(text)
 

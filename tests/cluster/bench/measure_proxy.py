@@ -43,7 +43,9 @@ class ProxyMeasurement:
         try:
             yield from self._records()
         except (AssertionError, TimeoutError) as error:
-            yield Record(self._name, self._shape, ENDED, note=str(error).splitlines()[0])
+            # Of a proxy that has exited, the message ends with its log.
+            first, *log = str(error).splitlines()
+            yield Record(self._name, self._shape, ENDED, note=" ".join((first, *log[-1:])))
         finally:
             self._process.close()
             self._testbed.remove_rules()

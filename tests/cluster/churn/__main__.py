@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 
 from tests.bench.machine import describe, load_at_end
+from tests.bench.results import RESULTS_FOLDER
 from tests.cluster.build import programs
 from tests.cluster.churn.run import ChurnParameters, ChurnResult, ChurnRun
 from tests.cluster.setup_error import SetupError
 from tests.support.privilege import PrivilegeError, ensure_namespaces
 
-RESULTS = Path(__file__).parent.parent.parent / "bench" / "results"
 INTERVALS = ("1s", "0s")
 
 
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--writers", type=int, default=8, help="number of writer processes")
     parser.add_argument("--seconds", type=float, default=60.0, help="duration in seconds")
     parser.add_argument("--intervals", nargs="+", default=INTERVALS, help="minimum sync intervals")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for churn.json")
+    parser.add_argument("--results", type=Path, default=RESULTS_FOLDER, help="folder for churn.json")
     return parser
 
 
