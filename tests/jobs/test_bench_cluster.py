@@ -1,6 +1,7 @@
 """The parts of ``make bench-cluster`` that need no cluster."""
 
 import subprocess
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,9 @@ from tests.cluster.bench.endpoints import EndpointNumbers, spread
 from tests.cluster.bench.figures import CHANGE, CHANGE_CPU, START, START_CPU, Figure, p99
 from tests.cluster.bench.proxy_names import IPTABLES, KNFT, NFTABLES, PROXY_NAMES
 from tests.cluster.bench.sizes import Repetitions, Size, size_named
+from tests.cluster.bench.stored_objects import copies, stored_keys
 from tests.cluster.bench.table import cells, markdown, rounded
-from tests.cluster.churn.numbered_endpoints import cluster_ip
+from tests.cluster.churn.numbered_endpoints import address, cluster_ip, endpoint_slice, service
 
 SIZE = "1000x10"
 RESULTS = Results(
@@ -73,6 +75,27 @@ def test_spread_takes_the_first_and_the_last_service() -> None:
     assert spread(1000, 3) == [0, 500, 999]
     assert spread(2, 16) == [0, 1]
     assert spread(1, 16) == [0]
+
+
+def test_copies_of_stored_objects_keep_the_fields_that_the_api_server_set() -> None:
+    templates: dict[str, Any] = {
+        "IPAddress": {
+            "metadata": {"name": "x", "uid": "1"},
+            "spec": {"parentRef": {"resource": "services", "name": "x"}},
+        },
+        "Service": {**service(0), "spec": {**service(0)["spec"], "type": "ClusterIP"}, "status": {"loadBalancer": {}}},
+        "EndpointSlice": endpoint_slice(0, [0], "then"),
+    }
+    found = dict(copies(templates, [7, 8], {7: [70, 71], 8: [80]}, "now"))
+    assert list(found) == [key for index in (7, 8) for key in stored_keys(index).values()]
+    one = {kind: found[key] for kind, key in stored_keys(7).items()}
+    assert one["Service"]["spec"]["clusterIPs"] == [cluster_ip(7)]
+    assert one["Service"]["spec"]["type"] == "ClusterIP"
+    assert one["IPAddress"]["metadata"]["name"] == cluster_ip(7)
+    assert one["IPAddress"]["spec"]["parentRef"] == {"resource": "services", "name": one["Service"]["metadata"]["name"]}
+    assert [item["addresses"] for item in one["EndpointSlice"]["endpoints"]] == [[address(70)], [address(71)]]
+    assert len({item["metadata"]["uid"] for item in found.values()}) == 6
+    assert templates["IPAddress"]["metadata"]["name"] == "x"
 
 
 def test_cluster_ips_differ() -> None:
