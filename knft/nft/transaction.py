@@ -1,7 +1,7 @@
 """Transaction: the changes that one sync makes to one table."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct, structs
 
@@ -19,12 +19,13 @@ class Transaction(Struct, frozen=True):
     4. ``deferred_removals``: elements that packets in flight may still look up after the change.
     5. ``deleted_chains``, which nothing may refer to any more.
 
-    knft can send the changes as a whole, or in phases: the new-chains phase (1), the endpoint phase (the
-    ``early_endpoints`` of a large transaction, in several pieces), the main phase (2, 3 and 5), and then the cleanup
-    phase (4). Each phase, and each piece, is a Transaction too, and the kernel applies each atomically. But a packet
-    that is processed during a commit may read one map before it and another map after it. The phases reduce what such
-    a packet can miss: a new verdict refers to a chain that already has its rules, and an element of
-    ``deferred_removals`` stays until the main phase is in force. docs/design/transaction-phases.md lists what remains.
+    knft can send the changes as a whole, or in phases: the new-chains phase (1), the endpoint phase (the endpoints of a
+    large transaction), the main phase (2, 3 and 5), and then the cleanup phase (4). The endpoint phase and the cleanup
+    phase consist of pieces of limited size. Each phase, and each piece, is a Transaction too, and the kernel applies
+    each atomically. But a packet that is processed during a commit may read one map before it and another map after
+    it. The phases reduce what such a packet can miss: a new verdict refers to a chain that already has its rules, and
+    an element of ``deferred_removals`` stays until the main phase is in force. docs/design/transaction-phases.md lists
+    what remains.
     """
 
     family: NftFamily
@@ -65,45 +66,38 @@ class Transaction(Struct, frozen=True):
         """The number of rules in ``new_chains``."""
         return sum(len(chain.rules) for chain in self.new_chains)
 
-    def endpoint_phase(self, size: int) -> Iterator["Transaction"]:
-        """Yield transactions of at most ``size`` elements each, which add the ``early_endpoints``."""
-        elements = ((name, *item) for name, added in self.early_endpoints(size).items() for item in added.items())
-        while piece := list(itertools.islice(elements, size)):
-            added: dict[str, dict[Key, Value]] = {}
-            for name, key, value in piece:
-                added.setdefault(name, {})[key] = value
-            yield Transaction(self.family, self.table, added=added)
+    def endpoint_phase(self, size: int, sets: Collection[str] = ()) -> tuple[list["Transaction"], "Transaction"]:
+        """Return the transactions of the endpoint phase, and the transaction without what they add.
 
-    def early_endpoints(self, size: int) -> Mapping[str, Mapping[Key, Value]]:
-        """Return the elements of endpoint maps that replace no others, if there are more than ``size``; else nothing.
-
-        No packet looks them up before the main phase changes verdicts, so they can be added before it.
+        They add the elements of endpoint maps, and of ``sets``, that replace no others. No packet looks these up before
+        the main phase changes verdicts. Each adds at most ``size`` elements; if one would be enough, there is none.
         """
         early: dict[str, Mapping[Key, Value]] = {}
         for name, added in self.added.items():
-            if isinstance(next(iter(added.values()), None), tuple):
+            if name in sets or isinstance(next(iter(added.values()), None), tuple):
                 replaced = set(self.removed.get(name, ()))
                 early[name] = {key: value for key, value in added.items() if key not in replaced} if replaced else added
-        return early if sum(map(len, early.values())) > size else {}
-
-    def without_early_endpoints(self, size: int) -> "Transaction":
-        """Return the transaction without the ``early_endpoints``."""
-        early = self.early_endpoints(size)
-        if not early:
-            return self
+        if sum(map(len, early.values())) <= size:
+            return [], self
         left = {
             name: {key: value for key, value in added.items() if key not in early[name]} if name in early else added
             for name, added in self.added.items()
         }
-        return structs.replace(self, added={name: added for name, added in left.items() if added})
+        elements = ((name, *item) for name, added in early.items() for item in added.items())
+        pieces = [Transaction(self.family, self.table, added=added) for added in _pieces(elements, size)]
+        return pieces, structs.replace(self, added={name: added for name, added in left.items() if added})
 
     def main_phase(self) -> "Transaction":
-        """Return the second phase: everything but ``new_chains`` and ``deferred_removals``."""
+        """Return the main phase: everything but ``new_chains`` and ``deferred_removals``."""
         return structs.replace(self, new_chains=(), deferred_removals={})
 
-    def cleanup_phase(self) -> "Transaction":
-        """Return the last phase: the deferred removals."""
-        return Transaction(self.family, self.table, removed=self.deferred_removals)
+    def cleanup_phase(self, size: int) -> list["Transaction"]:
+        """Return the transactions of the last phase: the deferred removals, at most ``size`` elements each."""
+        elements = ((name, key, None) for name, keys in self.deferred_removals.items() for key in keys)
+        return [
+            Transaction(self.family, self.table, removed={name: tuple(keys) for name, keys in removed.items()})
+            for removed in _pieces(elements, size)
+        ]
 
     @property
     def added_count(self) -> int:
@@ -114,6 +108,16 @@ class Transaction(Struct, frozen=True):
     def removed_count(self) -> int:
         """The number of removed elements, including the deferred ones."""
         return sum(len(keys) for removed in (self.removed, self.deferred_removals) for keys in removed.values())
+
+
+def _pieces(elements: Iterable[tuple[str, Key, Value]], size: int) -> Iterator[dict[str, dict[Key, Value]]]:
+    """Yield the elements, which are a container's name, a key and a value, in groups of at most ``size``."""
+    elements = iter(elements)
+    while batch := list(itertools.islice(elements, size)):
+        piece: dict[str, dict[Key, Value]] = {}
+        for name, key, value in batch:
+            piece.setdefault(name, {})[key] = value
+        yield piece
 
 
 def _split_by_rules(chains: Iterable[Chain], max_rules: int) -> Iterator[tuple[Chain, ...]]:

@@ -10,6 +10,7 @@ postrouting (100), so that knft's rules take effect first while leftovers of kub
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 from msgspec import structs
 
@@ -99,6 +100,12 @@ def containers(family: Family) -> tuple[Container, ...]:
         *(_endpoint_map(kind, family.nft) for kind in pool_kinds()),
         *wide_containers(family.nft),
     )
+
+
+@cache
+def endpoint_map_names() -> frozenset[str]:
+    """Return the names of the endpoint maps, which are the same in both families."""
+    return frozenset(each.name for each in containers(Family.IPV4) if each.is_map and each.data != "verdict")
 
 
 def _endpoint_map(kind: PoolKind, protocol: str) -> Container:

@@ -23,11 +23,16 @@ from knft.render.pools import SharedChain, shared_chain, with_common_sizes, with
 from knft.render.sticky import sticky_port_record
 from knft.render.wide import WideNumbers, wide_port
 from knft.sync.state import ServiceState
-from knft.sync.superseded import find_superseded
+from knft.sync.superseded import Removals, defer_unreachable, find_superseded
 from knft.sync.table_snapshot import Owner, SpecialOwner, StickyPortRecord, TableSnapshot
 
 MAX_RULES = 4096
 """Rules of new chains in one transaction; libnftables 1.0.6 needs about 20 KB of memory for each."""
+
+MAX_ELEMENTS = 1 << 13
+"""The most elements in one transaction of the endpoint phase or the cleanup phase. libnftables 1.0.6 needs nearly 3 KB
+for each. As JSON they have less than a MiB, so that the worker process is not replaced
+(``knft.kernel.process.RECYCLE_BYTES``)."""
 
 Fragments = Mapping[Owner, Fragment | None]
 
@@ -69,7 +74,8 @@ def prepare_transaction(
     contents = _contents(desired)
     diff = snapshot.programmed.diff(contents)
     superseded = find_superseded(snapshot.programmed, contents)
-    removed, deferred = superseded.split(diff)
+    removed, superseded_removals = superseded.split(diff)
+    removed, unreachable = defer_unreachable(removed, diff.added, MAX_ELEMENTS)
     new_shared, changed_shared = _missing_shared_chains(snapshot, desired)
     early_chains = _early_chains(diff)
     transaction = Transaction(
@@ -88,7 +94,7 @@ def prepare_transaction(
         ),
         removed=removed,
         added=diff.added,
-        deferred_removals=deferred,
+        deferred_removals=_joined(superseded_removals, unreachable),
     )
     numbering = rendering.numbers.sticky
     return PreparedTransaction(
@@ -102,6 +108,10 @@ def prepare_transaction(
         rendering.removes_unclaimed,
         _deletable_chains(snapshot, diff, now),
     )
+
+
+def _joined(first: Removals, second: Removals) -> Removals:
+    return {name: (*first.get(name, ()), *second.get(name, ())) for name in dict.fromkeys((*first, *second))}
 
 
 def _contents(desired: Fragments) -> dict[Owner, Contents | None]:

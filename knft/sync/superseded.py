@@ -1,18 +1,22 @@
-"""Finds elements that packets in flight may still look up after a Service port has changed to other chains.
+"""Finds the elements to remove in the cleanup phase, after the new verdicts are in force.
 
 The kernel evaluates a packet by the rules that existed when the packet entered the hook, but by the elements that exist
-at the time of each lookup. So a packet that read the old verdict before a commit looks up the endpoints of the old
-layout after it. These stay until the new verdicts are in force, and are removed in the cleanup phase. See
-docs/design/transaction-phases.md.
+at the time of each lookup. So if a Service port changes to other chains, a packet that read the old verdict before the
+commit looks up the endpoints of the old layout after it.
+
+Once the new verdicts are in force, no packet looks up a removed endpoint of any Service port, except endpoint 0, which
+chain ``in-flight`` uses. So if there are many, they are removed in the cleanup phase too, which has pieces of limited
+size. See docs/design/transaction-phases.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
 from knft.delta.diff import ContentsDiff
 from knft.delta.programmed import ProgrammedContents
 from knft.nft.objects import ArrayName, Contents, Key
+from knft.render import layout
 from knft.render.names import HAIRPIN, SERVICE_IPS, SERVICE_NODEPORTS, SOURCE_RANGES
 from knft.sync.table_snapshot import Owner, SpecialOwner
 
@@ -50,6 +54,28 @@ class Superseded(Struct, frozen=True):
             main |= {container: early} if early else {}
             deferred |= {container: tuple(late)} if late else {}
         return main, deferred
+
+
+def defer_unreachable(removed: Removals, added: Mapping[str, Collection[Key]], size: int) -> tuple[Removals, Removals]:
+    """Return the elements to remove in the main phase, and the endpoints among them to remove in the cleanup phase.
+
+    All are removed in the main phase if at most ``size`` endpoints could wait.
+    """
+    unreachable: dict[str, tuple[Key, ...]] = {}
+    for container in (name for name in removed if name in layout.endpoint_map_names()):
+        replaced = added.get(container, ())
+        unreachable[container] = tuple(key for key in removed[container] if key[-1] != 0 and key not in replaced)
+    if sum(map(len, unreachable.values())) <= size:
+        return removed, {}
+    main = dict(removed)
+    for container, late in unreachable.items():
+        waiting = set(late)
+        main[container] = tuple(key for key in removed[container] if key not in waiting)
+    return _without_empty(main), _without_empty(unreachable)
+
+
+def _without_empty(removals: Removals) -> Removals:
+    return {container: keys for container, keys in removals.items() if keys}
 
 
 def find_superseded(programmed: ProgrammedContents[Owner], desired: Mapping[Owner, Contents | None]) -> Superseded:

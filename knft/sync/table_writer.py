@@ -1,7 +1,7 @@
 """TableWriter: owns the known state of one family's table, and is the only writer of the table."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import structs
 
@@ -15,6 +15,7 @@ from knft.nft.expressions import Goto, Jump
 from knft.nft.objects import ArrayName, Contents
 from knft.nft.transaction import Transaction
 from knft.render import layout
+from knft.render.names import HAIRPIN
 from knft.render.numbering import StickyPort, adopt_equal_targets, prefer_in_memory
 from knft.render.sticky import migrate_affinity
 from knft.sync.audit import (
@@ -26,15 +27,14 @@ from knft.sync.audit import (
     listed_rules,
 )
 from knft.sync.foreign_objects import find_foreign_objects
-from knft.sync.prepare import MAX_RULES, PreparedTransaction, prepare_transaction
+from knft.sync.prepare import MAX_ELEMENTS, MAX_RULES, PreparedTransaction, prepare_transaction
 from knft.sync.quarantine import bisect
 from knft.sync.state import ServiceState
 from knft.sync.table_interface import TableInterface
 from knft.sync.table_snapshot import Owner, SpecialOwner, TableSnapshot, TableState
 
-MAX_ENDPOINTS = 1 << 13
-"""The most new elements of endpoint maps in one transaction. libnftables 1.0.6 needs nearly 3 KB for each. As JSON they
-have less than a MiB, so that the worker process is not replaced (``knft.kernel.process.RECYCLE_BYTES``)."""
+ENDPOINT_SETS = frozenset({HAIRPIN})
+"""Sets with an element for each endpoint."""
 
 
 class TableWriter:
@@ -119,30 +119,31 @@ class TableWriter:
 
     def _send(self, snapshot: TableSnapshot, prepared: PreparedTransaction) -> None:
         family, transaction = self._state.node.family, prepared.transaction
+        endpoint_phase, main = transaction.main_phase().endpoint_phase(MAX_ELEMENTS, ENDPOINT_SETS)
         match snapshot.table:
             case TableState.READY:
                 # A packet that entered the base chain before a commit sees new map elements but old rules. If a chain
                 # were created in the same commit as the element that leads to it, it would have none (6.18).
                 for piece in transaction.new_chains_phase(MAX_RULES):
                     self._table.commit(piece)
-                self._send_early_endpoints(transaction)
-                self._table.commit(transaction.main_phase().without_early_endpoints(MAX_ENDPOINTS))
+                self._send_endpoints(endpoint_phase)
+                self._table.commit(main)
             case TableState.MISSING:
                 self._table.declare(layout.declarations(family))
-                if transaction.early_endpoints(MAX_ENDPOINTS) or transaction.new_rule_count > MAX_RULES:
+                if endpoint_phase or transaction.new_rule_count > MAX_RULES:
                     # Before the endpoints: for each new rule with a map, the kernel walks all elements of the map.
                     for piece in transaction.new_chains_phase(MAX_RULES):
                         self._table.commit(piece)
-                    self._send_early_endpoints(transaction)
-                    transaction = transaction.main_phase().without_early_endpoints(MAX_ENDPOINTS)
+                    self._send_endpoints(endpoint_phase)
+                    transaction = main
                 self._table.commit(transaction)
             case TableState.INCOMPATIBLE:
                 declared = layout.declarations(family)
                 affinity_entries = migrate_affinity(self._table.dynamic_elements())
                 self._table.replace(layout.whole_table(declared, transaction, affinity_entries))
 
-    def _send_early_endpoints(self, transaction: Transaction) -> None:
-        for piece in transaction.endpoint_phase(MAX_ENDPOINTS):
+    def _send_endpoints(self, pieces: Iterable[Transaction]) -> None:
+        for piece in pieces:
             self.has_unrecorded_endpoints = True
             self._table.commit(piece)
 
@@ -175,13 +176,16 @@ class TableWriter:
                 self.wide[name] = number
 
     def _remove_deferred(self, snapshot: TableSnapshot, transaction: Transaction) -> None:
-        cleanup = transaction.cleanup_phase()
-        if cleanup.is_empty or snapshot.table is not TableState.READY:
+        if snapshot.table is not TableState.READY:
             return
+        pieces = transaction.cleanup_phase(MAX_ELEMENTS)
+        sent = 0
         try:
-            self._table.commit(cleanup)
+            for piece in pieces:
+                self._table.commit(piece)
+                sent += 1
         except KernelError:
-            refused = _removed_contents(cleanup, self._state.node.family)
+            refused = _removed_contents(pieces[sent:], self._state.node.family)
             unclaimed = snapshot.programmed.get(SpecialOwner.UNCLAIMED)
             snapshot.programmed.apply(
                 {SpecialOwner.UNCLAIMED: refused if unclaimed is None else Contents.merged((unclaimed, refused))}
@@ -256,12 +260,12 @@ class TableWriter:
         return ExpectedContents(programmed.all_contents(excluded), frozenset(programmed.chains))
 
 
-def _removed_contents(cleanup: Transaction, family: Family) -> Contents:
-    """Return the elements that a cleanup phase removes; the values of map elements are unknown."""
+def _removed_contents(pieces: Iterable[Transaction], family: Family) -> Contents:
+    """Return the elements that pieces of a cleanup phase remove; the values of map elements are unknown."""
     contents = Contents.empty()
     maps = {container.name for container in layout.containers(family) if container.is_map}
     arrays: dict[ArrayName, set[int]] = {}
-    for container, keys in cleanup.removed.items():
+    for container, keys in (removed for piece in pieces for removed in piece.removed.items()):
         for key in keys:
             if container in maps:
                 arrays.setdefault(ArrayName(container, key[:-1]), set()).add(int(key[-1]))

@@ -1,4 +1,4 @@
-"""A transaction with many new endpoints is sent in pieces before the verdicts."""
+"""A transaction with many elements is sent in pieces: new endpoints before the verdicts, removed ones after them."""
 
 import pytest
 
@@ -19,28 +19,52 @@ def _transaction(count: int, *, replaced: int = 0) -> Transaction:
 def test_pieces_have_at_most_the_given_size() -> None:
     transaction = _transaction(10)
 
-    pieces = list(transaction.endpoint_phase(4))
+    pieces, main = transaction.endpoint_phase(4)
 
     assert [piece.added_count for piece in pieces] == [4, 4, 2]
     together = {key: value for piece in pieces for key, value in piece.added["endpoints-tcp"].items()}
     assert together == transaction.added["endpoints-tcp"]
-    assert transaction.without_early_endpoints(4).added == {"service-ips": VERDICTS}
+    assert main.added == {"service-ips": VERDICTS}
+
+
+def test_elements_of_given_sets_are_sent_with_the_endpoints() -> None:
+    members: dict[Key, Value] = {("10.244.0.1",): None, ("10.244.0.2",): None}
+    added = {"service-ips": VERDICTS, "hairpin-connections": members, "cluster-ips": members}
+
+    pieces, main = Transaction("ip", "knft", added=added).endpoint_phase(1, ("hairpin-connections",))
+
+    assert [piece.added for piece in pieces] == [{"hairpin-connections": {key: None}} for key in members]
+    assert main.added == {"service-ips": VERDICTS, "cluster-ips": members}
 
 
 def test_replaced_endpoints_stay_in_the_main_phase() -> None:
     """Their removal and addition must be one transaction."""
     transaction = _transaction(10, replaced=3)
 
-    pieces = list(transaction.endpoint_phase(4))
+    pieces, main = transaction.endpoint_phase(4)
 
     assert [piece.added_count for piece in pieces] == [4, 3]
     assert not any(piece.removed for piece in pieces)
-    main = transaction.without_early_endpoints(4)
     assert main.added["endpoints-tcp"].keys() == set(main.removed["endpoints-tcp"])
 
 
 @pytest.mark.parametrize("count", [0, 4])
 def test_small_transactions_are_sent_as_a_whole(count: int) -> None:
     transaction = _transaction(count)
-    assert list(transaction.endpoint_phase(4)) == []
-    assert transaction.without_early_endpoints(4) is transaction
+    pieces, main = transaction.endpoint_phase(4)
+    assert pieces == []
+    assert main is transaction
+
+
+def test_deferred_removals_are_sent_in_pieces() -> None:
+    endpoints: tuple[Key, ...] = tuple(("10.96.0.1", 80, index) for index in range(5))
+    hairpin: tuple[Key, ...] = (("10.244.0.1",), ("10.244.0.2",))
+    transaction = Transaction(
+        "ip", "knft", deferred_removals={"endpoints-tcp": endpoints, "hairpin-connections": hairpin}
+    )
+
+    assert [piece.removed for piece in transaction.cleanup_phase(4)] == [
+        {"endpoints-tcp": endpoints[:4]},
+        {"endpoints-tcp": endpoints[4:], "hairpin-connections": hairpin},
+    ]
+    assert _transaction(1).cleanup_phase(4) == []

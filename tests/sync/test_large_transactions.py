@@ -1,7 +1,8 @@
-"""The endpoints of a large transaction are sent in pieces, which bounds the memory that libnftables needs."""
+"""The endpoints of a large transaction are sent and deleted in pieces, which bounds the memory of libnftables."""
 
 import pytest
 
+from knft.errors import KernelError
 from knft.families import Family
 from knft.nft.objects import Entry
 from knft.nft.transaction import Transaction
@@ -16,7 +17,8 @@ PIECE, SERVICES = 8, 10
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("knft.sync.table_writer.MAX_ENDPOINTS", PIECE)
+    for module in ("prepare", "table_writer"):
+        monkeypatch.setattr(f"knft.sync.{module}.MAX_ELEMENTS", PIECE)
 
 
 def _apply_services(harness: KernelHarness) -> None:
@@ -84,6 +86,53 @@ def test_refused_service_leaves_no_endpoints_behind(harness: KernelHarness, refu
     contents = harness.listing().contents
     assert contents == contents_of_fresh_start(harness)
     assert not any("10.96.0.5" in name.prefix for name in contents.arrays)
+
+
+@pytest.mark.parametrize("remaining", [0, 1])
+def test_endpoints_of_a_large_service_are_removed_in_pieces(harness: KernelHarness, remaining: int) -> None:
+    """The first transaction changes what packets meet, also endpoint 0, which chain in-flight looks up."""
+    count, local = 40, range(1, 21)
+    harness.apply(service("first", 99), *slices("first", [1]))
+    harness.apply(service("web"), *slices("web", range(1, count + 1), local=local))
+    harness.sync()
+    if remaining:
+        harness.apply(*slices("web", range(1, remaining + 1), local=local))
+    else:
+        harness.delete("Service", "web")
+    port = harness.checked_tables[Family.IPV4]
+    port.transactions.clear()
+
+    harness.sync()
+
+    sent = [transaction for transaction in port.transactions if not transaction.is_empty]
+    removed_counts = [each.removed_count for each in sent[1:]]
+    assert max(removed_counts) == PIECE
+    assert sum(removed_counts) == (count - max(remaining, 1)) + (len(local) - remaining)
+    assert len(sent[0].removed[SERVICE_IPS]) == 1
+    gone = set(sent[0].removed.get("endpoints-tcp", ())) - sent[0].added.get("endpoints-tcp", {}).keys()
+    assert gone == (set() if remaining else {("10.96.0.10", 80, 0)})
+    assert port.reads == 1
+    assert harness.listing().contents == contents_of_fresh_start(harness)
+
+
+def test_refused_piece_of_a_removal_is_repeated(harness: KernelHarness) -> None:
+    """What earlier pieces have removed is not removed again."""
+    harness.apply(service("web"), *slices("web", range(1, 41)))
+    harness.sync()
+    harness.delete("Service", "web")
+    port = harness.checked_tables[Family.IPV4]
+    is_refused = iter((False, False, True))
+
+    def refuse_third(_: Transaction) -> None:
+        if next(is_refused, False):
+            msg = "refused for the test"
+            raise KernelError(msg)
+
+    port.on_commit = refuse_third
+    harness.sync()
+
+    assert port.reads == 2
+    assert harness.listing().contents == contents_of_fresh_start(harness)
 
 
 @pytest.mark.parametrize("table", ["missing", "existing"])

@@ -21,6 +21,6 @@ def _first_sync() -> tuple[Table, Transaction]:
 def test_large_first_sync_is_recorded_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its endpoints are sent in pieces before the verdicts."""
     whole = _first_sync()
-    monkeypatch.setattr("knft.sync.table_writer.MAX_ENDPOINTS", 8)
+    monkeypatch.setattr("knft.sync.table_writer.MAX_ELEMENTS", 8)
     assert _first_sync() == whole
     assert sum(map(len, whole[1].added.values())) > 10 * 3

@@ -57,7 +57,7 @@ def test_elements_of_a_refused_cleanup_are_recorded_by_key() -> None:
         SOURCE_RANGES: (("203.0.113.1", "tcp", 80, "192.0.2.0/24"),),
     }
     unknown = ("", 0)
-    assert _removed_contents(Transaction("ip", "knft", removed=removed), Family.IPV4) == Contents(
+    assert _removed_contents([Transaction("ip", "knft", removed=removed)], Family.IPV4) == Contents(
         {},
         {
             ArrayName("endpoints-tcp", ("10.96.0.1", 80)): (unknown, None, unknown),
