@@ -1,6 +1,7 @@
 """The parts of ``make bench-cluster`` that need no cluster."""
 
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from tests.bench.process_tree import cpu_seconds, descendants, pss_mib
 from tests.bench.record import ENDED, Record
 from tests.bench.results import Results
+from tests.cluster.bench.document import PERFORMANCE, README, documents, recorded
 from tests.cluster.bench.endpoints import EndpointNumbers, spread
 from tests.cluster.bench.figures import CHANGE, CHANGE_CPU, START, START_CPU, Figure, p99
 from tests.cluster.bench.proxy_names import IPTABLES, KNFT, NFTABLES, PROXY_NAMES
@@ -146,3 +148,9 @@ def test_cpu_time_contains_children_that_have_ended() -> None:
         assert pss_mib(shell.pid) > 0.1
         shell.kill()
     assert cpu_seconds(shell.pid) == pss_mib(shell.pid) == 0
+
+
+@pytest.mark.parametrize("path", [README, PERFORMANCE], ids=lambda path: path.name)
+def test_documents_have_the_figures_of_the_recorded_run(path: Path) -> None:
+    """After a new run: ``python -m tests.cluster.bench.document record``."""
+    assert path.read_text() == documents(recorded())[path]

@@ -19,13 +19,17 @@ def p99(values: Sequence[float]) -> float:
 
 
 class Figure(Struct, frozen=True):
-    """A row of the table: a value of a measurement's records, summarised over all samples."""
+    """A row of the table: a value of a measurement's records, summarised over all samples.
+
+    Unless ``is_compared``, it does not depend on the proxy alone, and has no ratio.
+    """
 
     label: str
     unit: str
     measure: str
     name: str
     summary: Summary = median
+    is_compared: bool = True
 
     def value(self, results: Results, proxy: str, size: str) -> float | None:
         """Return the value for a proxy, None if it was not measured."""
@@ -53,6 +57,6 @@ FIGURES = (
     Figure("memory after the start (PSS of all processes)", "MiB", MEMORY, "after_start_mib"),
     PSS,
     Figure("new connection, p50", "µs", CONNECTION, "p50_us"),
-    Figure("the same to an endpoint without a Service, p50", "µs", CONNECTION, "direct_p50_us"),
+    Figure("the same to an endpoint without a Service, p50", "µs", CONNECTION, "direct_p50_us", is_compared=False),
 )
 """The rows of the table."""

@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.005
 # More than the minimum interval between two syncs, which is 1 s by default.
 _PAUSE_SECONDS = 1.2
 _QUIET_SECONDS, _QUIET_CPU, _QUIET_TIMEOUT = 0.3, 0.005, 60.0
-_IDLE_SECONDS = 5.0
+_IDLE_SECONDS = 10.0
 
 
 class ProxyMeasurement:
@@ -34,6 +34,8 @@ class ProxyMeasurement:
         self._name, self._shape = name, shape
         # The index of the Service whose endpoint is replaced next.
         self._next = 0
+        # The share of a core that the proxy uses without any change.
+        self._idle_share = 0.0
 
     def records(self) -> Iterator[Record]:
         """Measure; yield a record for each sample. At the end no process and no rule is left.
@@ -125,7 +127,10 @@ class ProxyMeasurement:
         return self._replaced(_BULK)
 
     def _replaced(self, total: int) -> dict[str, float]:
-        """Replace endpoints; return the CPU time until nothing more is done, and the time from the first write."""
+        """Replace endpoints; return the CPU time until nothing more is done, and the time from the first write.
+
+        The CPU time is without that which the idle process uses in the same time.
+        """
         services = self._testbed.endpoints.services
         new = self._testbed.endpoints.replace(total, [(self._next + step) % services for step in range(services)])
         self._next += len(new)
@@ -136,12 +141,18 @@ class ProxyMeasurement:
             in_force = watch.wait(self._plan.ready_seconds)
         time.sleep(_PAUSE_SECONDS)
         self._settle()
-        return {"cpu_s": self._cpu() - cpu, "in_force_s": in_force - started, "written_s": written - started}
+        idle = (time.monotonic() - started) * self._idle_share
+        return {
+            "cpu_s": max(0.0, self._cpu() - cpu - idle),
+            "in_force_s": in_force - started,
+            "written_s": written - started,
+        }
 
     def _idle(self) -> dict[str, float]:
         cpu = self._cpu()
         time.sleep(_IDLE_SECONDS)
-        return {"cpu_ms_a_s": (self._cpu() - cpu) / _IDLE_SECONDS * 1000}
+        self._idle_share = (self._cpu() - cpu) / _IDLE_SECONDS
+        return {"cpu_ms_a_s": self._idle_share * 1000}
 
     def _connections(self) -> dict[str, float]:
         through, direct = self._testbed.dial_services(self._plan.connections)

@@ -41,7 +41,7 @@ def cells(results: Results, figure: Figure, size: str, proxies: tuple[str, ...])
         value = figure.value(results, proxy, size)
         if value is None:
             yield NOTHING
-        elif proxy == KNFT or not own:
+        elif proxy == KNFT or not own or not figure.is_compared:
             yield rounded(value)
         else:
             yield f"{rounded(value)} ({rounded(value / own, 2)} times)"
