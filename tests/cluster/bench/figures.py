@@ -1,7 +1,7 @@
 """The figures of a run: one value for each proxy, size and row of the table, computed from its records."""
 
 from collections.abc import Callable, Sequence
-from statistics import median
+from statistics import mean, median
 
 from msgspec import Struct
 
@@ -9,7 +9,7 @@ from tests.bench.measure import percentile
 from tests.bench.results import Results
 
 START, CHANGE, BULK, RESTART = "start", "endpoint replaced", "endpoints replaced at once", "restart"
-MEMORY, CONNECTION, IDLE = "memory", "connection", "idle"
+MEMORY, CONNECTION, IDLE, LOAD = "memory", "connection", "idle", "load"
 Summary = Callable[[Sequence[float]], float]
 
 
@@ -58,5 +58,6 @@ FIGURES = (
     PSS,
     Figure("new connection, p50", "µs", CONNECTION, "p50_us"),
     Figure("the same to an endpoint without a Service, p50", "µs", CONNECTION, "direct_p50_us", is_compared=False),
+    Figure("load average of the machine, mean of start and end", "processes", LOAD, "minute", mean, is_compared=False),
 )
 """The rows of the table."""

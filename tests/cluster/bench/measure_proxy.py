@@ -1,5 +1,6 @@
 """Measures one proxy with the Services that the API server has."""
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 
@@ -10,7 +11,7 @@ from tests.bench.process_tree import cpu_seconds, pss_mib
 from tests.bench.record import ENDED, Record
 from tests.cluster.bench.commit_watch import CommitWatch
 from tests.cluster.bench.endpoints import spread
-from tests.cluster.bench.figures import BULK, CHANGE, CONNECTION, IDLE, MEMORY, RESTART, START
+from tests.cluster.bench.figures import BULK, CHANGE, CONNECTION, IDLE, LOAD, MEMORY, RESTART, START
 from tests.cluster.bench.sizes import BenchPlan, Repetitions
 from tests.cluster.bench.testbed import Testbed
 from tests.cluster.kube_proxy import HEALTH_PORT, get
@@ -53,6 +54,7 @@ class ProxyMeasurement:
             self._testbed.remove_rules()
 
     def _records(self) -> Iterator[Record]:
+        yield self._load()
         yield from self._repeated(START, self._plan.starts, self._start_again)
         yield self._record(MEMORY, {"after_start_mib": self._pss()})
         self._check_services()
@@ -64,6 +66,7 @@ class ProxyMeasurement:
         self._check_services()
         yield from self._repeated(RESTART, self._plan.restarts, self._restart)
         self._check_services()
+        yield self._load()
 
     def _repeated(self, measure: str, wanted: Repetitions, sample: Callable[[], dict[str, float]]) -> Iterator[Record]:
         started, samples = time.monotonic(), 0
@@ -73,6 +76,10 @@ class ProxyMeasurement:
 
     def _record(self, measure: str, values: dict[str, float]) -> Record:
         return Record(self._name, self._shape, measure, values)
+
+    def _load(self) -> Record:
+        minute, _, _ = os.getloadavg()
+        return self._record(LOAD, {"minute": minute})
 
     def _start_again(self) -> dict[str, float]:
         """Start without rules."""
@@ -107,7 +114,7 @@ class ProxyMeasurement:
     def _wait_further(self, started: float) -> None:
         self._process.check()
         if time.monotonic() - started > self._plan.ready_seconds:
-            msg = f"not ready after {self._plan.ready_seconds:g} s"
+            msg = f"not ready after {self._plan.ready_seconds:g} s and {self._cpu():.0f} s of CPU"
             raise TimeoutError(msg)
         time.sleep(_POLL_SECONDS)
 
