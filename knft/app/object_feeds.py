@@ -21,6 +21,7 @@ from knft.errors import ApiServerError, KnftError, NodeMismatchError
 from knft.model.events import Event
 from knft.model.names import NamespacedName
 from knft.model.objects import ObjectChange
+from knft.model.unknown import NOTHING_UNKNOWN
 from knft.serve.events import failed_to_program_event
 from knft.serve.manifest_metrics import ManifestCollector, ManifestValues
 from knft.serve.metrics import Metrics
@@ -61,7 +62,8 @@ class ObjectFeed(Protocol):
 class ManifestFeed:
     """Passes the objects of a directory of manifests to the daemon; it drops events, since there is no API server.
 
-    Until every file was read without error, the daemon removes nothing that it finds in the kernel.
+    Until every file was read without error, the daemon removes nothing that it finds in the kernel and that may belong
+    to objects that were not read.
     """
 
     configures_host = False
@@ -72,7 +74,8 @@ class ManifestFeed:
         self._source.check_readable()
         self._initial_scan = ScanResult()
         self._reminders = Reminders()
-        self._holds_removals = False
+        self._unknown = NOTHING_UNKNOWN
+        """The objects whose rules the daemon does not remove."""
 
     def prepare(self) -> None:
         """Read the directory; raise SourceError if that fails."""
@@ -80,15 +83,15 @@ class ManifestFeed:
 
     def handle_initial_objects(self, daemon: Daemon) -> None:
         """Pass the objects that ``prepare`` read to the daemon."""
-        if self._source.status.incomplete_reason:
-            self._holds_removals = True
-            daemon.hold_removals()
+        self._unknown = self._source.status.unknown
+        if self._unknown:
+            daemon.hold_removals(self._unknown)
         _handle_scan(daemon, self._initial_scan)
 
     def handle_settled_objects(self, daemon: Daemon) -> str:
         """Pass all objects to the daemon, and wait up to ``SETTLE_LIMIT_SECONDS`` for files that are being written.
 
-        Returns why a file was not read without error, "" if all were.
+        Returns why a file was not read without error, and which rules therefore stay; "" if all were.
         """
         self.handle_initial_objects(daemon)
         deadline = time.monotonic() + SETTLE_LIMIT_SECONDS
@@ -96,14 +99,16 @@ class ManifestFeed:
             time.sleep(SETTLE_POLL_SECONDS)
             self._scan(daemon)
         status = self._source.status
-        if status.is_read and self._holds_removals:
+        if status.is_read and self._unknown:
             log.warning("%s", self._held_message())
-        return "" if status.is_read else status.incomplete_reason
+        if status.is_read or not status.unknown:
+            return ""
+        return f"{status.incomplete_reason}; {self._kept_rules('removed no', 'kept the old')}"
 
     def start(self, daemon: Daemon, shutdown: Shutdown) -> None:
         """Pass all objects to the daemon, and watch the directory in a thread."""
         self.handle_initial_objects(daemon)
-        if self._holds_removals:
+        if self._unknown:
             log.warning("%s", self._held_message())
         shutdown.start_thread("manifests", lambda: self._watch(daemon, shutdown))
 
@@ -120,17 +125,27 @@ class ManifestFeed:
 
     def _scan(self, daemon: Daemon) -> None:
         _handle_scan(daemon, self._source.scan())
-        if self._holds_removals and not self._source.status.incomplete_reason:
-            daemon.release_removals()
-            self._holds_removals = False
+        unknown = self._source.status.unknown
+        if not self._unknown or unknown == self._unknown:
+            return
+        daemon.release_removals(unknown)
+        self._unknown = unknown
+        if unknown:
+            log.warning("%s", self._held_message())
+        else:
             log.info("all manifests were read; removing stale rules")
 
     def _conditions(self) -> tuple[str, ...]:
-        held = (self._held_message(),) if self._holds_removals else ()
+        held = (self._held_message(),) if self._unknown else ()
         return (*self._source.status.conditions, *held)
 
     def _held_message(self) -> str:
-        return f"{self._source.status.incomplete_reason}; until this is repaired, knft removes no rules"
+        kept = self._kept_rules("removes no", "keeps the old")
+        return f"{self._source.status.incomplete_reason}; until this is repaired, {kept}"
+
+    def _kept_rules(self, removes_no: str, keeps: str) -> str:
+        unknown = self._source.status.unknown
+        return f"knft {removes_no} rules" if unknown.anything else f"knft {keeps} rules of {unknown}"
 
     def register_metrics(self, metrics: Metrics) -> None:
         """Add the metrics of the directory to ``metrics``."""

@@ -147,7 +147,7 @@ def _sync_once(settings: Settings, options: RunOptions, source: ManifestFeed, li
     daemon.log_service_problems()
     warn_of_leftovers()
     if unread_reason and succeeded:
-        msg = f"{unread_reason}; knft removed no rules, because it did not read every manifest without error"
+        msg = f"{unread_reason}, because it did not read every manifest without error"
         raise SourceError(msg)
     sys.exit(0 if succeeded else 1)
 

@@ -12,8 +12,10 @@ from msgspec import Struct
 
 from knft.errors import SourceError
 from knft.model.objects import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
+from knft.model.unknown import ANYTHING, NOTHING_UNKNOWN, UnknownObjects
 from knft.source.decode_errors import describe_decode_error
 from knft.source.formatting import describe_type, format_name, format_value, join_alternatives, object_name
+from knft.source.unknown_objects import unknown_objects
 from knft.source.validate import FieldProblem, fatal_problems, without_invalid_parts
 from knft.source.yaml_documents import Document, load
 
@@ -35,6 +37,9 @@ _LISTS: dict[tuple[str, str], tuple[str, str]] = {(version, f"{kind}List"): (ver
 _EXPLICIT_LISTS = [["v1", "List"], ["v1", "ServiceList"]]
 """If such a List is empty, its author says that there are no Services."""
 _KINDS_BY_LOWER_CASE = {kind.casefold(): kind for _, kind in KINDS}
+_TYPES_BY_LOWER_CASE = {kind.casefold(): object_type for (_, kind), object_type in KINDS.items()}
+_MISSING = "is missing"
+"""Problems that have these words may be there because the file was cut."""
 
 
 class DecodedManifest(Struct, frozen=True):
@@ -42,9 +47,9 @@ class DecodedManifest(Struct, frozen=True):
 
     ``locations`` describes where in the file each object is. ``problems`` are messages about objects that were skipped,
     or used without an invalid part. ``skipped`` counts objects of unsupported kinds, ``invalid`` objects that were
-    skipped because of a problem. ``has_empty_list`` means that the file contains a List without items, by which its
-    author says that there are no objects. ``may_be_truncated`` means that the content does not show that it is
-    complete: it is YAML without a newline at its end.
+    skipped because of a problem, and ``unknown`` tells which these may be. ``has_empty_list`` means that the file
+    contains a List without items, by which its author says that there are no objects. ``may_be_truncated`` means that
+    the content does not show that it is complete: it is YAML without a newline at its end.
     """
 
     objects: tuple[KubeObject, ...]
@@ -54,6 +59,7 @@ class DecodedManifest(Struct, frozen=True):
     invalid: int = 0
     has_empty_list: bool = False
     may_be_truncated: bool = False
+    unknown: UnknownObjects = NOTHING_UNKNOWN
 
 
 class _Item(NamedTuple):
@@ -72,12 +78,27 @@ class _Decoder:
         self.problems: list[str] = []
         self.skipped: Counter[str] = Counter()
         self.invalid = 0
+        self.unknown: set[UnknownObjects] = set()
+        self._lacks_something = False
+        """Whether the last document is invalid because something is missing."""
 
     def decode_document(self, location: str, document: Any) -> None:  # noqa: ANN401 - manifests are trees of anything
         """Decode one document, or one item of a List."""
         decoded_before, unsupported_before = len(self.objects), self.skipped.total()
+        problems_before = len(self.problems)
         self._decode(location, document)
-        self.invalid += len(self.objects) == decoded_before and self.skipped.total() == unsupported_before
+        is_invalid = len(self.objects) == decoded_before and self.skipped.total() == unsupported_before
+        if is_invalid:
+            self.invalid += 1
+            self.unknown.add(unknown_objects(document, _TYPES_BY_LOWER_CASE))
+        self._lacks_something = is_invalid and any(_MISSING in each for each in self.problems[problems_before:])
+
+    def unknown_objects(self, *, may_go_on: bool) -> UnknownObjects:
+        """Return which objects the invalid documents may be.
+
+        If the file ``may_go_on`` and its last document lacks something, other documents may be missing, too.
+        """
+        return ANYTHING if may_go_on and self._lacks_something else UnknownObjects.merged(self.unknown)
 
     def _decode(self, location: str, document: Any) -> None:  # noqa: ANN401
         if not isinstance(document, dict):
@@ -164,14 +185,23 @@ def decode(data: bytes) -> DecodedManifest:
         collected.invalid,
         any(_is_empty_list(document.value) for document in documents),
         _may_be_truncated(data),
+        collected.unknown_objects(may_go_on=not _ends_with_bracket(data)),
     )
 
 
 def _may_be_truncated(data: bytes) -> bool:
-    """Tell whether the content may go on. JSON and flow style end with a bracket; other YAML may end after any line."""
-    beginning = data[:64].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
+    """Tell whether the content may end inside a line."""
     end = data[-2:].replace(b"\0", b"")  # UTF-16 has zero bytes.
-    return not beginning.startswith((b"{", b"[")) and not end.endswith((b"\n", b"\r"))
+    return not _ends_with_bracket(data) and not end.endswith((b"\n", b"\r"))
+
+
+def _ends_with_bracket(data: bytes) -> bool:
+    """Tell whether the content is complete if it can be parsed: JSON or flow style. Other YAML may go on after a line.
+
+    It is not looked for at the end, where comments and other documents may follow.
+    """
+    beginning = data[:64].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
+    return beginning.startswith((b"{", b"["))
 
 
 def _is_empty_list(document: Any) -> bool:  # noqa: ANN401 - manifests are trees of anything

@@ -8,12 +8,13 @@ directory disappears, or another one takes its place, all objects stay (docs/beh
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
 from knft.errors import SourceError
+from knft.model.unknown import ANYTHING, NOTHING_UNKNOWN, UnknownObjects
 from knft.source.catalogue import Catalogue, object_keys
 from knft.source.decode import DecodedManifest, decode
 from knft.source.directory_identity import DirectoryIdentity, directory_identity
@@ -47,7 +48,8 @@ class DirectoryStatus(Struct, frozen=True):
     ``read`` counts the files whose current content is in use, ``unreadable`` those with errors, ``unsettled`` those
     that another process writes or has just written, and ``missing`` those that are gone and whose objects knft keeps.
     ``conditions`` are the messages of problems that last. ``incomplete_reason`` tells why the objects that were read
-    may not be all; it is "" once every file was read without error and there was a Service or an empty List.
+    may not be all, and ``unknown`` which ones may be missing; it is "" once every file was read without error and there
+    was a Service or an empty List.
     """
 
     read: int = 0
@@ -56,6 +58,7 @@ class DirectoryStatus(Struct, frozen=True):
     missing: int = 0
     conditions: tuple[str, ...] = ()
     incomplete_reason: str = ""
+    unknown: UnknownObjects = NOTHING_UNKNOWN
     is_read: bool = True
     """Whether every file was read without error, at this scan or before."""
 
@@ -76,6 +79,8 @@ class _File:
         """Why the current content is not read yet."""
         self.incomplete_reason = ""
         """Why the objects in use are not all of the file; "" if they are."""
+        self.unknown = ANYTHING
+        """Which objects the file may contain in addition to those in use, unless it is complete."""
         self.is_complete = False
         self.has_empty_list = False
 
@@ -227,7 +232,7 @@ class DirectorySource:
         file.checked = file.used = signature
         file.error = file.unsettled = ""
         file.has_empty_list = decoded.has_empty_list
-        file.incomplete_reason = ""
+        file.incomplete_reason, file.unknown = "", decoded.unknown
         if decoded.invalid:
             file.incomplete_reason = f"{path}: invalid objects were skipped ({decoded.invalid})"
         file.is_complete |= not file.incomplete_reason
@@ -256,8 +261,15 @@ class DirectorySource:
             missing=len(self._files) if is_gone else len(self._missing.kept),
             conditions=(*self._directory_problems, *errors, *unsettled),
             incomplete_reason=reason,
+            unknown=self._unknown_objects(tuple(present.values())) if reason else NOTHING_UNKNOWN,
             is_read=all(file.is_complete for file in present.values()),
         )
+
+    def _unknown_objects(self, files: Collection[_File]) -> UnknownObjects:
+        """Return which objects may be missing."""
+        if not self._has_services_or_empty_list(files):
+            return ANYTHING
+        return UnknownObjects.merged(file.unknown for file in files if not file.is_complete)
 
     def _incomplete_reason(self, files: Mapping[str, _File]) -> str:
         """Return why the objects may not be all; "" if every file was read without error, at this scan or before."""
@@ -269,10 +281,13 @@ class DirectorySource:
                     or file.incomplete_reason
                     or f"{format_path(self._path / name)}: it was not read"
                 )
-        has_services = any(self._catalogue.has_services(name) for name in self._files)
-        if not has_services and not any(file.has_empty_list for file in files.values()):
+        if not self._has_services_or_empty_list(files.values()):
             return f"{format_path(self._path)}: no file contains a Service or an empty List"
         return ""
+
+    def _has_services_or_empty_list(self, files: Iterable[_File]) -> bool:
+        has_services = any(self._catalogue.has_services(name) for name in self._files)
+        return has_services or any(file.has_empty_list for file in files)
 
     def watch(self, stop: threading.Event) -> Iterator[None]:
         """Yield whenever files may have changed, and when watching begins, until ``stop`` is set."""

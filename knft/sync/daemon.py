@@ -15,6 +15,7 @@ from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
 from knft.kernel.process import WorkerProcess
 from knft.memory_errors import exit_if_out_of_memory
 from knft.model.objects import ObjectChange
+from knft.model.unknown import ANYTHING, NOTHING_UNKNOWN, UnknownObjects
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock, MonotonicClock
 from knft.sync.dispatch import Dispatcher
@@ -94,22 +95,23 @@ class Daemon:
         if due:
             self._queue_sync()
 
-    def hold_removals(self) -> None:
-        """Remove nothing that the first sync finds in the kernel, because not all objects are known yet.
+    def hold_removals(self, unknown: UnknownObjects = ANYTHING) -> None:
+        """Remove nothing that the first sync finds in the kernel and may belong to ``unknown`` objects.
 
         Call it before the first sync.
         """
         for proxier in self._proxiers:
-            proxier.hold_removals()
+            proxier.hold_removals(unknown)
 
-    def release_removals(self) -> None:
-        """Queue a sync that removes what no object requires; from any thread, after the last objects were handled.
+    def release_removals(self, unknown: UnknownObjects = NOTHING_UNKNOWN) -> None:
+        """Queue a sync that removes what no object requires, and what does not belong to ``unknown`` objects.
 
-        Raises what ``check_node`` raises, and then releases nothing.
+        Any thread may call it, after the last objects were handled. Raises what ``check_node`` raises, and then
+        releases nothing.
         """
-        self._require_no_loss()
-        for proxier in self._proxiers:
-            proxier.release_removals()
+        if not unknown.includes_node:
+            self._require_no_loss()
+        self.hold_removals(unknown)
         self._queue_sync()
 
     def update_local_addresses(self, local_addresses: frozenset[str]) -> None:
@@ -135,7 +137,7 @@ class Daemon:
         Raises NodeMismatchError if the first sync would remove rules because of a mistake in them, and KernelError if
         the tables cannot be read. While removals are held, ``release_removals`` checks that.
         """
-        if not any(proxier.holds_removals for proxier in self._proxiers):
+        if not any(proxier.unknown_objects.includes_node for proxier in self._proxiers):
             self._require_no_loss()
         if self._node_check is not None:
             with self._dispatch_lock:

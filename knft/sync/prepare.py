@@ -192,7 +192,10 @@ class _Rendering:
         desired |= _sticky_records(numbers.sticky, desired)
         contents = Contents.merged((_merged(desired), self._snapshot.last_known))
         return _Preserved(
-            contents, frozenset(numbers.sticky.changed) | set(map(sticky_hash_id, self._snapshot.preserved))
+            contents,
+            frozenset(numbers.sticky.changed)
+            | set(map(sticky_hash_id, self._snapshot.preserved))
+            | self._snapshot.unknown_hash_ids,
         )
 
 

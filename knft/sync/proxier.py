@@ -16,13 +16,14 @@ from knft.delta.programmed import ProgrammedContents
 from knft.errors import KernelError, LibraryDiedError, TableOwnedError, UnavailableError
 from knft.families import Family
 from knft.model.names import ServicePortName
+from knft.model.unknown import ANYTHING, NOTHING_UNKNOWN, UnknownObjects
 from knft.nft.codec.listing import TableListing
 from knft.nft.objects import Contents, Table
 from knft.render import layout
 from knft.sync.batches import split_by_rules
 from knft.sync.invalidation import Invalidation, PendingInvalidations
 from knft.sync.prepare import MAX_RULES
-from knft.sync.previous_contents import PreviousContents
+from knft.sync.previous_contents import FoundServices, PreviousContents, find_services
 from knft.sync.quarantine import Quarantine, RetryState, bisect
 from knft.sync.removal_hold import RemovalHold
 from knft.sync.report import SyncCounters, SyncReport
@@ -34,6 +35,7 @@ from knft.sync.table_writer import TableWriter
 
 STICKY_REMOVAL_INTERVAL_SECONDS = 3600.0
 """Interval between two removals of expired records of sticky Service ports."""
+_NO_SERVICES = FoundServices(Contents.empty(), frozenset())
 
 
 class Proxier:
@@ -68,6 +70,8 @@ class Proxier:
         self._orphan_retry: RetryState | None = None
         """Set while the kernel refuses to remove orphans (``SpecialOwner.UNCLAIMED``)."""
         self._removal_hold = RemovalHold()
+        self._unknown = _NO_SERVICES
+        """What was found in the kernel of Services that are unknown."""
         self._accepted_declarations: dict[str, Any] = {}
         """How the table's sets and maps were listed when the kernel last accepted knft's declarations of them.
 
@@ -157,21 +161,21 @@ class Proxier:
         """Record that another program has changed the table, and that ``invalidate`` follows later; from any thread."""
         self._is_check_planned = True
 
-    def hold_removals(self) -> None:
-        """Remove nothing that is found in the kernel, until ``release_removals``: not all objects are known yet.
+    def hold_removals(self, unknown: UnknownObjects = ANYTHING) -> None:
+        """Remove nothing that is found in the kernel and may belong to ``unknown`` objects.
 
-        Call it before the first sync.
+        Call it before the first sync, and later, from any thread, when other objects are unknown.
         """
-        self._removal_hold.begin()
+        self._removal_hold.requested = unknown
 
     @property
-    def holds_removals(self) -> bool:
-        """Whether the next sync removes nothing that it finds in the kernel."""
-        return self._removal_hold.is_requested
+    def unknown_objects(self) -> UnknownObjects:
+        """The objects whose rules the next sync does not remove."""
+        return self._removal_hold.requested
 
     def release_removals(self) -> None:
         """Have the next sync remove what no object requires; from any thread, after the last objects were passed."""
-        self._removal_hold.end()
+        self.hold_removals(NOTHING_UNKNOWN)
 
     def audit(self, table: TableInterface) -> int | None:
         """Compare what was committed with the table as read through ``table``; from any thread but the sync thread.
@@ -243,7 +247,7 @@ class Proxier:
             else self._quarantine.due(now)
         )
         self._commit_service_ports(retried, previous, now)
-        if (retried or not self._writer.orphans_removed) and not self._removal_hold.is_active:
+        if (retried or not self._writer.orphans_removed) and not self._removal_hold.unknown.anything:
             self._remove_orphans(now)
         else:
             self._orphan_retry = None
@@ -282,16 +286,22 @@ class Proxier:
         names = [name for name in self.state.service_ports() if name not in quarantined]
         listing = self._repair.read_without_base_chains()
         snapshot_as_read = snapshot_from_listing(listing, self.family, self._config, names, now)
-        last_known = Contents.merged(self._last_known.values())
+        unknown = self._removal_hold.unknown
+        self._unknown = (
+            find_services(unknown.includes_service, listing.contents)
+            if listing is not None and unknown and not unknown.anything
+            else _NO_SERVICES
+        )
         snapshot = structs.replace(
             snapshot_as_read,
             sticky=self._writer.current_sticky_ports(snapshot_as_read.sticky, may_be_foreign=invalidation.declarations),
             wide=self._writer.current_wide_numbers(snapshot_as_read.wide),
             preserved=quarantined,
-            last_known=last_known,
+            last_known=self._all_last_known(),
+            unknown_hash_ids=self._unknown.hash_ids,
         )
-        if self._removal_hold.is_active:
-            snapshot = self._with_removals_held(snapshot)
+        if unknown:
+            snapshot = self._with_removals_held(snapshot, unknown)
         declarations = layout.declarations(self.family)
         are_declared = all(container.name in snapshot.programmed.containers for container in declarations.containers)
         found = _listed_declarations(listing, declarations)
@@ -307,10 +317,16 @@ class Proxier:
         self._accepted_declarations = found
         return snapshot
 
-    def _with_removals_held(self, snapshot: TableSnapshot) -> TableSnapshot:
-        without_endpoints = [name for name in self.state.service_ports() if not self.state.endpoints(name)]
+    def _all_last_known(self) -> Contents:
+        """Return the last known contents of the quarantined Service ports and of unknown Services."""
+        return Contents.merged((*self._last_known.values(), self._unknown.contents))
+
+    def _with_removals_held(self, snapshot: TableSnapshot, unknown: UnknownObjects) -> TableSnapshot:
+        names = (name for name in self.state.service_ports() if unknown.includes_service(name.service))
         snapshot = snapshot.with_removals_held(
-            without_endpoints, keeps_node=self._removal_hold.keeps_node(self.state.node)
+            [name for name in names if not self.state.endpoints(name)],
+            keeps_node=unknown.includes_node and self._removal_hold.keeps_node(self.state.node),
+            keeps_all=unknown.anything,
         )
         return self._for_replacement(snapshot) if snapshot.table is TableState.INCOMPATIBLE else snapshot
 
@@ -365,7 +381,7 @@ class Proxier:
             self._partial_snapshot(frozenset()),
             scope=SyncScope.UNCLAIMED_ONLY,
             preserved=self._quarantine.names(),
-            last_known=Contents.merged(self._last_known.values()),
+            last_known=self._all_last_known(),
         )
         try:
             self._commit(cleanup, PreviousContents(ProgrammedContents()), now)

@@ -95,7 +95,10 @@ class TableSnapshot(Struct, frozen=True):
     preserved: frozenset[ServicePortName] = frozenset()
     """Service ports whose contents the sync does not remove, because they are quarantined."""
     last_known: Contents = field(default_factory=Contents.empty)
-    """The last contents of the preserved Service ports that the kernel accepted; they are not removed either."""
+    """The last contents of the preserved Service ports that the kernel accepted, and contents that may belong to
+    unknown objects; they are not removed either."""
+    unknown_hash_ids: frozenset[str] = frozenset()
+    """The hash IDs of sticky Service ports that may belong to unknown objects; their records are not retired."""
     rule_digests: dict[str, str] = {}
     """The digest of each chain's rules, if the table was read back."""
     stale_shared_chains: tuple[SharedChain, ...] = ()
@@ -118,16 +121,19 @@ class TableSnapshot(Struct, frozen=True):
         """Whether the records of removed sticky Service ports are retired."""
         return self.is_full and not self.holds_removals
 
-    def with_removals_held(self, without_endpoints: Iterable[ServicePortName], *, keeps_node: bool) -> "TableSnapshot":
-        """Return the snapshot for a full sync with incomplete objects, which removes nothing that was found.
+    def with_removals_held(
+        self, without_endpoints: Iterable[ServicePortName], *, keeps_node: bool, keeps_all: bool
+    ) -> "TableSnapshot":
+        """Return the snapshot for a full sync with incomplete objects.
 
-        If the endpoints of a Service port are not known yet, clients still reach those that were found. Of a sticky
-        Service port they would be removed, so its contents do not change. With ``keeps_node``, neither do the node's.
+        With ``keeps_all`` it removes nothing that was found. If the endpoints of a Service port are not known yet,
+        clients still reach those that were found. Of a sticky Service port they would be removed, so its contents do
+        not change. With ``keeps_node``, neither do the node's.
         """
         kept: set[Owner] = {name for name in without_endpoints if sticky_hash_id(name) in self.sticky}
         if keeps_node and self._has_node_contents():
             kept.add(SpecialOwner.NODE)
-        return structs.replace(self, owners=self.owners - kept, holds_removals=True)
+        return structs.replace(self, owners=self.owners - kept, holds_removals=keeps_all)
 
     def _has_node_contents(self) -> bool:
         node = self.programmed.get(SpecialOwner.NODE)

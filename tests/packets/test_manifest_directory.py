@@ -176,6 +176,22 @@ def test_once_fails_and_removes_nothing_if_a_file_is_unreadable(namespace: Names
     assert _contents_after(namespace, tmp_path, status=0)[0] == {"3"}
 
 
+def test_once_keeps_the_rules_of_an_invalid_object_and_removes_others(namespace: Namespace, tmp_path: Path) -> None:
+    for number, name in enumerate("abc", start=1):
+        _write(tmp_path / f"{name}.yaml", _service(name, number))
+    assert _contents_after(namespace, tmp_path, status=0)[0] == {"1", "2", "3"}
+    invalid = _service("a", 1)
+    invalid["spec"]["ports"] = [{"port": 70000}]
+    _write(tmp_path / "a.yaml", invalid)
+    (tmp_path / "b.yaml").unlink()
+    served, log = _contents_after(namespace, tmp_path, status=2)
+    assert served == {"1", "3"}
+    assert f"{tmp_path}/a.yaml: invalid objects were skipped (1)" in log.splitlines()[-1]
+    assert "knft kept the old rules of Service default/a" in log.splitlines()[-1]
+    _write(tmp_path / "a.yaml", _service("a", 4))
+    assert _contents_after(namespace, tmp_path, status=0)[0] == {"3", "4"}
+
+
 def test_once_removes_the_last_service_only_for_an_empty_list(namespace: Namespace, tmp_path: Path) -> None:
     _write(tmp_path / "a.yaml", _service("a", 1))
     _contents_after(namespace, tmp_path, status=0)

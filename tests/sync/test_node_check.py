@@ -138,7 +138,7 @@ def test_release_of_held_removals_is_refused(namespace: Namespace) -> None:
     daemon.check_node()
     with pytest.raises(NodeMismatchError, match=MISSING):
         daemon.release_removals()
-    assert all(proxier.holds_removals for proxier in proxiers)
+    assert all(proxier.unknown_objects.anything for proxier in proxiers)
 
 
 def test_flag_accepts_the_loss(namespace: Namespace) -> None:

@@ -1,0 +1,58 @@
+"""UnknownObjects: which objects may exist though they could not be read."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+from knft.model.names import NamespacedName
+
+
+class UnknownObjects(Struct, frozen=True):
+    """The objects that invalid manifests may describe; rules in the kernel may belong to them.
+
+    With ``anything``, that is every object. ``node`` are objects that describe the node: its Node, and ServiceCIDRs.
+    ``services`` are Services and their EndpointSlices; ``namespaces`` all those of some namespaces.
+    """
+
+    anything: bool = False
+    node: bool = False
+    services: frozenset[NamespacedName] = frozenset()
+    namespaces: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        """Whether there may be any."""
+        return self.anything or self.node or bool(self.services or self.namespaces)
+
+    def __str__(self) -> str:
+        """Return them as text for a log, such as "Service default/web and the node"."""
+        if self.anything:
+            return "every object"
+        parts = [f"Service {service}" for service in sorted(self.services)]
+        parts += [f"all Services in namespace {namespace}" for namespace in sorted(self.namespaces)]
+        parts += ["the node"] if self.node else []
+        return " and ".join(parts)
+
+    @classmethod
+    def merged(cls, parts: Iterable["UnknownObjects"]) -> "UnknownObjects":
+        """Return the union of all parts."""
+        found = tuple(parts)
+        if any(part.anything for part in found):
+            return ANYTHING
+        return cls(
+            node=any(part.node for part in found),
+            services=frozenset[NamespacedName]().union(*(part.services for part in found)),
+            namespaces=frozenset[str]().union(*(part.namespaces for part in found)),
+        )
+
+    def includes_service(self, service: NamespacedName) -> bool:
+        """Tell whether a Service, or some of its EndpointSlices, may be among them."""
+        return self.anything or service in self.services or service.namespace in self.namespaces
+
+    @property
+    def includes_node(self) -> bool:
+        """Whether an object that describes the node may be among them."""
+        return self.anything or self.node
+
+
+NOTHING_UNKNOWN = UnknownObjects()
+ANYTHING = UnknownObjects(anything=True)
