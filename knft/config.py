@@ -101,6 +101,19 @@ def parse_networks(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(_network(flag, text)[1] for text in _split(texts))
 
 
+def parse_service_cidrs(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return canonical CIDRs, any number; raise UsageError naming ``flag``, also if one contains loopback addresses."""
+    networks = parse_networks(flag, texts)
+    for network in networks:
+        if addresses.overlaps_loopback(network):
+            msg = (
+                f"{flag}: {network} contains loopback addresses, so knft would drop connections to them; give the "
+                "range of the cluster IPs, such as 10.96.0.0/12"
+            )
+            raise UsageError(msg)
+    return networks
+
+
 def parse_nodeport_addresses(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
     """Return the keywords and canonical CIDRs of ``--nodeport-addresses``; raise UsageError naming ``flag``."""
     words = tuple(_split(texts))

@@ -4,7 +4,7 @@
     KnftError                 one line for the operator: what is wrong, where, what to do
     ├── UsageError            invalid flag or argument
     ├── ConfigurationError    invalid configuration, from a file or from flags: one line for each problem
-    ├── NodeMismatchError     the node's name or addresses are probably wrong, and rules would be removed
+    ├── NodeMismatchError     settings do not fit the node, and rules would be removed or traffic dropped
     ├── ConfigurationChangedError  the configuration file changed: the process exits, to be restarted
     ├── SourceError           manifests that cannot be read at all
     ├── CaptureError          a captured rule set that cannot be read
@@ -36,7 +36,7 @@ class ConfigurationError(KnftError):
 
 
 class NodeMismatchError(KnftError):
-    """The node's settings do not fit the Node objects or the machine, and the first sync would remove rules."""
+    """Settings do not fit the Node objects or the machine; the first sync would remove rules or drop traffic."""
 
 
 class ConfigurationChangedError(KnftError):

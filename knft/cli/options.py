@@ -6,9 +6,9 @@ from knft.config import (
     Config,
     parse_cluster_cidrs,
     parse_detect_local,
-    parse_networks,
     parse_nodeport_addresses,
     parse_one_address_per_family,
+    parse_service_cidrs,
 )
 from knft.errors import UsageError
 
@@ -30,7 +30,7 @@ def config_from_options(options: dict[str, Any]) -> Config:
             options["detect_local_mode"], options["pod_bridge_interface"], options["pod_interface_name_prefix"]
         ),
         cluster_cidrs=parse_cluster_cidrs("--cluster-cidr", options["cluster_cidr"]),
-        service_cidrs=parse_networks("--service-cidr", options["service_cidr"]),
+        service_cidrs=parse_service_cidrs("--service-cidr", options["service_cidr"]),
         nodeport_addresses=parse_nodeport_addresses("--nodeport-addresses", options["nodeport_addresses"]),
         masquerade_all=options["masquerade_all"],
         masquerade_bit=options["masquerade_bit"],

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from knft.config import parse_networks, parse_one_address_per_family
+from knft.config import parse_one_address_per_family, parse_service_cidrs
 from knft.configuration import flags
 from knft.configuration.checks import FieldNames, find_problems
 from knft.configuration.conversion import FlagOnlySettings, effective_document, find_warnings, make_settings
@@ -52,7 +52,7 @@ def load_settings(given: GivenFlags, hostname: str, read: Callable[[str], bytes]
         flag_only = FlagOnlySettings(
             node_name=node_name,
             node_ips=parse_one_address_per_family("--node-ip", given.get("--node-ip", ())),
-            service_cidrs=parse_networks("--service-cidr", given.get("--service-cidr", ())),
+            service_cidrs=parse_service_cidrs("--service-cidr", given.get("--service-cidr", ())),
             server=_api_server_address(given),
             sends_credentials_without_tls=bool(given.get("--insecure-send-credentials-without-tls")),
         )

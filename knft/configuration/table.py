@@ -43,8 +43,8 @@ KNFT_OPTIONS = (
     Option("", ("--node-ip",), LIST, SUPPORTED, "address of this node, at most one of each IP family",
            is_knft_only=True, applies_with_file=True, metavar="IP"),
     Option("", ("--allow-node-mismatch",), BOOL, SUPPORTED, "start even if the node's name or addresses do not fit the "
-           "Node objects or this machine, and rules are removed because of that", is_knft_only=True,
-           applies_with_file=True),
+           "Node objects or this machine, and rules are removed because of that, or if --service-cidr contains "
+           "addresses of the node or its pods", is_knft_only=True, applies_with_file=True),
     Option("", ("--service-cidr",), LIST, SUPPORTED, "ranges of cluster IPs, in addition to ServiceCIDR objects; "
            "packets to unallocated addresses are dropped", is_knft_only=True, applies_with_file=True, metavar="CIDR"),
     Option("", ("--min-sync-period",), DURATION, SUPPORTED, "minimum interval between two syncs, whatever the mode",

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from knft.config import PRIMARY, Config
+from knft.decide.service_cidrs import find_conflicts
 from knft.families import Family
 from knft.model import addresses
 from knft.model.node import NodeView
@@ -22,14 +23,20 @@ def view_node(
     the Node object if the machine's are unknown, as when rendering without a kernel.
     """
     node_ip = next(iter(addresses.of_family(_node_ips(config, node), family)), None)
-    cidrs = [*config.service_cidrs, *(cidr for item in service_cidrs for cidr in item.spec.cidrs or ())]
+    local_addresses = tuple(local_addresses)
+    listed = [cidr for item in service_cidrs for cidr in item.spec.cidrs or ()]
+    conflicts = find_conflicts(listed, family, config, node=node, node_ip=node_ip, local_addresses=local_addresses)
+    cidrs = {
+        *addresses.networks_of_family(config.service_cidrs, family),
+        *(cidr for cidr in addresses.networks_of_family(listed, family) if cidr not in conflicts),
+    }
     return NodeView(
         family=family,
         name=config.node_name,
         zone=(node.metadata.proxy_labels.zone or "") if node is not None else "",
         node_ip=node_ip,
         nodeport_ips=frozenset(_nodeport_ips(family, config, node_ip, local_addresses)),
-        service_cidrs=tuple(sorted(set(addresses.networks_of_family(cidrs, family)))),
+        service_cidrs=tuple(sorted(cidrs)),
         pod_cidr=_pod_cidr(family, config, node),
     )
 

@@ -60,6 +60,19 @@ def nodeport_problem(node: NodeView, config: Config, local_addresses: Collection
     return f"no {node.family.value} address accepts NodePorts: {reason}; give the node's address with --node-ip{usable}"
 
 
+_DROPPED = "drop new connections to all its addresses that no Service has"
+
+
+def service_cidr_flag_problem(cidr: str, conflict: str) -> str:
+    """Return the problem of a range of ``--service-cidr``; ``conflict`` is of ``find_conflicts``."""
+    return f"--service-cidr: {cidr} {conflict}; knft would {_DROPPED}"
+
+
+def service_cidr_object_problem(name: str, cidr: str, conflict: str) -> str:
+    """Return the problem of a range of a ServiceCIDR object, which knft does not use."""
+    return f"ServiceCIDR {name!r}: {cidr} {conflict}; knft ignores this range, because it would {_DROPPED}"
+
+
 def shown_first(texts: Collection[str], not_given: int = 0) -> str:
     """Return the first texts in sorted order, and how many there are besides; ``not_given`` are not in ``texts``."""
     listed = ", ".join(heapq.nsmallest(MAX_LISTED, texts))
@@ -69,9 +82,5 @@ def shown_first(texts: Collection[str], not_given: int = 0) -> str:
 
 def _usable_text(family: Family, local_addresses: Iterable[str]) -> str:
     """Return a description of the machine's addresses of one family that other machines can reach."""
-    usable = [
-        address
-        for address in addresses.of_family(local_addresses, family)
-        if not addresses.is_loopback(address) and not addresses.is_link_local(address)
-    ]
+    usable = addresses.usable_by_others(local_addresses, family)
     return f"; the {family.value} addresses of this machine are {shown_first(usable)}" if usable else ""

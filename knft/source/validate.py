@@ -92,7 +92,7 @@ def _service_cidr_problem(cidr: str) -> str:
     parsed = _network(cidr)
     if parsed is None:
         return f"{format_value(cidr)} is not a CIDR"
-    if addresses.is_zero_network(parsed) or addresses.overlaps_loopback(parsed):
+    if addresses.overlaps_loopback(parsed):
         return f"{format_value(cidr)} contains loopback addresses, so knft would drop packets to them"
     return ""
 

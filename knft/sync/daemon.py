@@ -134,9 +134,12 @@ class Daemon:
     def check_node(self) -> None:
         """Check the node's settings before the first sync.
 
-        Raises NodeMismatchError if the first sync would remove rules because of a mistake in them, and KernelError if
-        the tables cannot be read. While removals are held, ``release_removals`` checks that.
+        Raises NodeMismatchError if the first sync would remove rules or drop traffic because of a mistake in them, and
+        KernelError if the tables cannot be read. While removals are held, ``release_removals`` checks the removals.
         """
+        if self._node_check is not None:
+            with self._dispatch_lock:
+                self._node_check.require_usable_service_cidrs()
         if not any(proxier.unknown_objects.includes_node for proxier in self._proxiers):
             self._require_no_loss()
         if self._node_check is not None:

@@ -1,6 +1,6 @@
 """Dispatcher: passes changed objects and NodeViews to the ServiceStates of both families."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from collections.abc import Set as AbstractSet
 
 from knft.config import Config
@@ -84,9 +84,19 @@ class Dispatcher:
         return self._local_addresses
 
     @property
+    def node(self) -> Node | None:
+        """The node's Node object."""
+        return self._node
+
+    @property
     def has_node(self) -> bool:
         """Whether the node has a Node object."""
         return self._node is not None
+
+    @property
+    def service_cidrs(self) -> Collection[ServiceCIDR]:
+        """The ServiceCIDR objects."""
+        return self._service_cidrs.values()
 
     @property
     def other_nodes(self) -> AbstractSet[str]:

@@ -13,9 +13,12 @@ from knft.decide.node_problems import (
     address_problem,
     missing_node_problem,
     nodeport_problem,
+    service_cidr_flag_problem,
+    service_cidr_object_problem,
     shown_first,
     unknown_name_problem,
 )
+from knft.decide.service_cidrs import find_conflicts
 from knft.errors import NodeMismatchError
 from knft.nft.objects import Key
 from knft.render.fragment import render_node
@@ -55,6 +58,8 @@ class NodeCheck:
         """Log the problems that the last call did not find."""
         problems = {self._missing_node(), *map(self._address_problem, self._proxiers)}
         problems |= set(map(self._nodeport_problem, self._proxiers))
+        for proxier in self._proxiers:
+            problems.update(self._service_cidr_flag_problems(proxier), self._service_cidr_object_problems(proxier))
         problems.discard("")
         for problem in sorted(problems - self._logged):
             log.warning("%s", problem)
@@ -67,6 +72,15 @@ class NodeCheck:
             problem = unknown_name_problem(self._config.node_name, names)
             if problem:
                 log.warning("%s", problem)
+
+    def require_usable_service_cidrs(self) -> None:
+        """Raise NodeMismatchError if a range of ``--service-cidr`` contains addresses of the node or of pods."""
+        if self._allow_loss:
+            return
+        problems = [text for proxier in self._proxiers for text in self._service_cidr_flag_problems(proxier)]
+        if problems:
+            msg = f"{'; '.join(problems)}: correct the flag, or accept this with --allow-node-mismatch"
+            raise NodeMismatchError(msg)
 
     def require_no_loss(self) -> None:
         """Raise NodeMismatchError if the first sync would remove rules because of a problem.
@@ -127,6 +141,23 @@ class NodeCheck:
         problem = nodeport_problem(proxier.state.latest_node, self._config, local)
         # If the Node object is missing, that is the reason, and one message is enough.
         return problem if problem and not self._missing_node() and proxier.state.has_node_ports() else ""
+
+    def _service_cidr_flag_problems(self, proxier: Proxier) -> list[str]:
+        conflicts = self._service_cidr_conflicts(proxier, self._config.service_cidrs)
+        return [service_cidr_flag_problem(cidr, conflict) for cidr, conflict in conflicts.items()]
+
+    def _service_cidr_object_problems(self, proxier: Proxier) -> list[str]:
+        return [
+            service_cidr_object_problem(item.metadata.name, cidr, conflict)
+            for item in self._dispatcher.service_cidrs
+            for cidr, conflict in self._service_cidr_conflicts(proxier, item.spec.cidrs or ()).items()
+        ]
+
+    def _service_cidr_conflicts(self, proxier: Proxier, cidrs: Iterable[str]) -> dict[str, str]:
+        view, local = proxier.state.latest_node, self._dispatcher.local_addresses or ()
+        return find_conflicts(
+            cidrs, view.family, self._config, node=self._dispatcher.node, node_ip=view.node_ip, local_addresses=local
+        )
 
 
 def _described(removed: Iterable[_Member]) -> Iterator[str]:

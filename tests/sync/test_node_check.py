@@ -128,6 +128,60 @@ def test_wrong_settings_that_were_accepted_are_not_refused_later(namespace: Name
     assert Started(namespace, *OBJECTS[:2], *slices("web", [7], local=[7]), config=config).refusal() == ""
 
 
+SERVICE_CIDRS = {
+    "192.0.2.0/24": "contains the node's address 192.0.2.11",
+    "fd00::/64": "contains the node's address fd00::11",
+    "10.244.0.0/22": "overlaps the node's pod CIDR 10.244.1.0/24",
+}
+
+
+def _node_with_pod_cidr() -> dict[str, Any]:
+    return {**_node(), "spec": {"podCIDRs": ["10.244.1.0/24"]}}
+
+
+@pytest.mark.parametrize("cidr", SERVICE_CIDRS)
+def test_service_cidr_with_other_addresses_is_refused(namespace: Namespace, cidr: str) -> None:
+    """Also if the kernel has no rules, and while removals are held."""
+    config = Config("node-1", service_cidrs=(cidr,))
+    wrong = Started(namespace, _node_with_pod_cidr(), config=config)
+    daemon = Daemon(tuple(wrong.harness.proxiers.values()), wrong.harness.dispatcher, node_check=wrong.check)
+    daemon.hold_removals()
+    with pytest.raises(NodeMismatchError) as raised:
+        daemon.check_node()
+    assert str(raised.value) == (
+        f"--service-cidr: {cidr} {SERVICE_CIDRS[cidr]}; knft would drop new connections to all its addresses that no "
+        "Service has: correct the flag, or accept this with --allow-node-mismatch"
+    )
+    NodeCheck(
+        config, wrong.harness.dispatcher, tuple(wrong.harness.proxiers.values()), allow_loss=True
+    ).require_usable_service_cidrs()
+
+
+def test_service_cidr_object_with_other_addresses_is_ignored(
+    namespace: Namespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An object of the cluster does not stop a node."""
+    ranges = ["192.0.0.0/16", "10.96.0.0/16"]
+    item = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "ServiceCIDR",
+        "metadata": {"name": "wide"},
+        "spec": {"cidrs": ranges},
+    }
+    started = Started(namespace, _node(), item)
+    assert started.refusal() == ""
+    started.check.require_usable_service_cidrs()
+    started.check.log_new_problems()
+    (message,) = caplog.messages
+    assert message == (
+        "ServiceCIDR 'wide': 192.0.0.0/16 contains the node's address 192.0.2.11; knft ignores this range, because it "
+        "would drop new connections to all its addresses that no Service has"
+    )
+    started.harness.sync()
+    assert ("service-cidrs", ("192.0.0.0/16",)) not in started.harness.listing().contents.members
+    assert ("service-cidrs", ("10.96.0.0/16",)) in started.harness.listing().contents.members
+
+
 def test_release_of_held_removals_is_refused(namespace: Namespace) -> None:
     """A manifest could not be read at the start, so nothing was removed, and the settings were not compared."""
     _sync_right_settings(namespace)

@@ -1,0 +1,44 @@
+"""Finds Service CIDRs that contain addresses of the node or of pods (docs/behaviour/node.md#service-cidrs).
+
+knft drops new connections to addresses in a Service CIDR that no Service has.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from knft.config import Config
+from knft.families import Family
+from knft.model import addresses
+from knft.model.objects import Node
+
+
+def find_conflicts(
+    cidrs: Iterable[str],
+    family: Family,
+    config: Config,
+    *,
+    node: Node | None,
+    node_ip: str | None,
+    local_addresses: Iterable[str],
+) -> dict[str, str]:
+    """Return the CIDRs of ``family`` that contain other addresses than cluster IPs, and which, for a message.
+
+    ``node_ip`` is the node's address. If there is none, ``local_addresses`` count, the addresses of the machine's
+    interfaces; otherwise they do not, because a machine may have a cluster IP, such as a DNS cache's.
+    """
+    own = [node_ip] if node_ip is not None else addresses.usable_by_others(local_addresses, family)
+    listed = node.spec.pod_cidrs if node is not None and node.spec is not None else None
+    pod_cidrs = addresses.networks_of_family(listed or (), family)
+    cluster_cidr = config.cluster_cidr(family)
+    return {
+        cidr: conflict
+        for cidr in addresses.networks_of_family(cidrs, family)
+        if (conflict := next(_conflicts(cidr, own, pod_cidrs, cluster_cidr), ""))
+    }
+
+
+def _conflicts(cidr: str, own: Iterable[str], pod_cidrs: Iterable[str], cluster_cidr: str | None) -> Iterator[str]:
+    yield from (f"contains the node's address {address}" for address in own if addresses.contains(cidr, address))
+    yield from (f"overlaps the node's pod CIDR {pods}" for pods in pod_cidrs if addresses.overlaps(cidr, pods))
+    # The other way round is possible: kube-controller-manager gives nodes no pod CIDR in its Service CIDR.
+    if cluster_cidr is not None and addresses.contains_network(cidr, cluster_cidr):
+        yield f"contains the cluster CIDR {cluster_cidr}"
