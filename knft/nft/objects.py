@@ -82,7 +82,7 @@ class Hook(Struct, frozen=True):
     priority: int
 
 
-class Chain(Struct, frozen=True):
+class Chain(Struct, frozen=True, weakref=True):
     """A chain; with a hook it is a base chain with policy accept."""
 
     name: str

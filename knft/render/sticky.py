@@ -8,6 +8,7 @@ endpoint i. A client with an affinity entry is a remembered client:
                             another client gets an affinity entry with a random index, and continues there, too
                             if the set is full, the client continues in the pool, as without affinity
     sticky-K-cluster-known  client . K . i in affinity?  ─▶ restart the Service's timeout; dnat to endpoint i
+                            (with many endpoints in blocks: ``knft.render.remembered``)
 
 So a client has one endpoint for all frontends of the port. With policy Local the client never reaches the remote
 endpoint in its affinity entry, because ``sticky-K-local-known`` has no rule for it. knft never deletes elements of the
@@ -35,7 +36,9 @@ from knft.render import frontends, names
 from knft.render.frontends import TrafficClass
 from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS, STICKY_PREFIX
 from knft.render.numbering import NUMBERS, Slot, StickyPort
+from knft.render.picks import pick_chains
 from knft.render.pools import external_rules
+from knft.render.remembered import StickyRules, is_block, remembered_chains
 from knft.render.wide import WidePort, endpoints_of
 
 AFFINITY_SIZE = 1 << 22
@@ -94,12 +97,14 @@ def sticky_chains(
 def sticky_port_record(sticky: StickyPort, chains: Mapping[str, Chain]) -> Contents:
     """Return the elements that record a sticky port's number and indexes in the kernel.
 
-    After a restart, knft reads them, and uses the digest to check the port's chains.
+    After a restart, knft reads them, and uses the digest to check the port's chains. It leaves out blocks, of which
+    there may be many: their rules are compared with those in the kernel.
     """
     contents = Contents.empty()
     key = (sticky.number,)
     contents.arrays[ArrayName(STICKY_ENDPOINTS, key)] = sticky.targets()
-    digest = hashlib.sha256(repr(tuple(chains.values())).encode()).hexdigest()[:8]
+    described = tuple(chain for name, chain in chains.items() if not is_block(name))
+    digest = hashlib.sha256(repr(described).encode()).hexdigest()[:8]
     numbers = f"{len(sticky.slots)} {sticky.longest_timeout} {sticky.free_at()}"
     contents.entries[STICKY_PORTS, key] = Entry(nft.Drop(), f"{sticky.hash_id} {numbers} {digest} {sticky.name}")
     return contents
@@ -162,25 +167,15 @@ def _chains(
     config: Config,
 ) -> Iterator[Chain]:
     """Yield the chains of a sticky port: two for each traffic class (cluster, local), and one for external traffic."""
+    rules = _rules(plan, sticky, family)
     for traffic_class, chains in fallbacks.items():
         targets = _targets_by_index(sticky, endpoints_of(plan, traffic_class))
-        known = Chain(
-            _chain_name(sticky, f"{traffic_class}-known"),
-            tuple(_remembered_client_rules(plan, sticky, targets, family)),
-        )
-        yield known
-        to_known = nft.Jump(known.name)
-        yield Chain(
-            _chain_name(sticky, traffic_class),
-            (
-                nft.Rule((to_known,)),
-                *(nft.Rule((*pick, to_known)) for pick in _pick_statements(plan, sticky, sorted(targets), family)),
-                *(nft.Rule((nft.Jump(name),)) for name in chains),
-            ),
-        )
+        known = _chain_name(sticky, f"{traffic_class}-known")
+        yield from remembered_chains(known, rules, targets)
+        yield from pick_chains(_chain_name(sticky, traffic_class), known, rules, sorted(targets), chains)
     if plan.external is not TrafficAction.REJECT and not all(map(frontends.is_internal, plan.frontends)):
-        rules = external_rules(plan.external, partial(_chain_name, sticky), family, config)
-        yield Chain(_chain_name(sticky, "external"), rules)
+        external = external_rules(plan.external, partial(_chain_name, sticky), family, config)
+        yield Chain(_chain_name(sticky, "external"), external)
 
 
 def _targets_by_index(sticky: StickyPort, endpoints: tuple[Endpoint, ...]) -> dict[int, Target]:
@@ -190,44 +185,5 @@ def _targets_by_index(sticky: StickyPort, endpoints: tuple[Endpoint, ...]) -> di
     return dict(sorted((indexes[target], target) for target in targets))
 
 
-def _update_affinity(
-    plan: ServicePlan, sticky: StickyPort, index: nft.Constant | nft.RandomNumber, family: Family
-) -> nft.Update:
-    client = nft.Payload(family.nft, "saddr")
-    key = nft.Concat((client, nft.Constant(sticky.number), index))
-    return nft.Update(names.AFFINITY, key, plan.port.affinity_seconds)
-
-
-def _remembered_client_rules(
-    plan: ServicePlan, sticky: StickyPort, targets: Mapping[int, Target], family: Family
-) -> Iterator[nft.Rule]:
-    protocol = nft.Match(nft.Meta("l4proto"), NFT_PROTOCOLS[plan.port.protocol])
-    for index, target in targets.items():
-        renew = _update_affinity(plan, sticky, nft.Constant(index), family)
-        remembered = nft.Match(renew.key, nft.Reference(names.AFFINITY))
-        yield nft.Rule((remembered, renew, protocol, nft.Dnat(family.nft, *target)))
-
-
-def _pick_statements(
-    plan: ServicePlan, sticky: StickyPort, indexes: Sequence[int], family: Family
-) -> Iterator[tuple[nft.Statement, ...]]:
-    """Yield statements that remember a client with one of the indexes, all equally likely; one rule per range.
-
-    If the set is full, the update ends its rule, and the packet continues with the next rule.
-    """
-    remaining = len(indexes)
-    for run in _runs(indexes):
-        update = _update_affinity(plan, sticky, nft.RandomNumber(len(run), run.start), family)
-        yield (nft.Chance(len(run), remaining), update) if len(run) < remaining else (update,)
-        remaining -= len(run)
-
-
-def _runs(indexes: Sequence[int]) -> list[range]:
-    """Return sorted indexes as ranges."""
-    runs: list[range] = []
-    for index in indexes:
-        if runs and runs[-1].stop == index:
-            runs[-1] = range(runs[-1].start, index + 1)
-        else:
-            runs.append(range(index, index + 1))
-    return runs
+def _rules(plan: ServicePlan, sticky: StickyPort, family: Family) -> StickyRules:
+    return StickyRules(family.nft, NFT_PROTOCOLS[plan.port.protocol], sticky.number, plan.port.affinity_seconds)

@@ -1,7 +1,8 @@
 """Equivalence of tables: after any history a table equals what a fresh process would render.
 
-Not compared: the order of endpoints, unused pool chains, numbers and indexes of sticky ports, records of retired sticky
-ports, and affinity entries. A table is described by *facts* that leave these out; two tables are compared fact by fact.
+Not compared: the order of endpoints, unused pool chains, numbers, indexes and blocks of sticky ports, records of
+retired sticky ports, and affinity entries. A table is described by *facts* that leave these out; two tables are
+compared fact by fact.
 See docs/verification.md#equivalence.
 """
 
@@ -27,8 +28,9 @@ from knft.sync.assemble import rendering_daemon
 from knft.sync.state import ServiceState
 
 Facts = dict[str, Any]
+Json = dict[str, Any]
 
-_STICKY_CHAIN = re.compile(r"sticky-(\d+)-(external|(?:cluster|local)(?:-known)?)")
+_STICKY_CHAIN = re.compile(r"sticky-(\d+)-(external|(?:cluster|local)(?:-known|-picks)?)(-\d+)?")
 _ROLES = ("cluster", "local", "external", "cluster-known", "local-known")
 _CLASSES = _ROLES[:2]
 
@@ -172,7 +174,7 @@ def _sticky(listing: TableListing, numbers: _StickyNumbers) -> Iterator[tuple[st
     for number, hash_id in numbers.hash_ids.items():
         yield f"sticky {hash_id} records", numbers.records[hash_id]
         for role in _ROLES:
-            count = listing.rule_counts.get(f"sticky-{number}-{role}", 0)
+            count = _rule_count(f"sticky-{number}-{role}", listing)
             # The number of rules that pick an index depends on the gaps between indexes.
             yield f"sticky {hash_id} {role}", bool(count) if role in _CLASSES else count
         yield (
@@ -181,16 +183,30 @@ def _sticky(listing: TableListing, numbers: _StickyNumbers) -> Iterator[tuple[st
         )
 
 
+def _rule_count(chain: str, listing: TableListing) -> int:
+    """Return the number of rules of a sticky port's chain: of its blocks, if it has any."""
+    blocks = sum(count for name, count in listing.rule_counts.items() if re.fullmatch(rf"{chain}-\d+", name))
+    return blocks or listing.rule_counts.get(chain, 0)
+
+
 def rules(text: str, listing: TableListing, sticky_now: frozenset[str]) -> Facts:
     """Return the facts about rules: those of reachable chains."""
     numbers, needed = _StickyNumbers(listing, sticky_now), _needed(listing.contents)
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, list[Json]] = {}
     for item in json.loads(text)["nftables"]:
         if "rule" in item and _is_comparable(item["rule"]["chain"], numbers, needed):
             found.setdefault(item["rule"]["chain"], []).append(item["rule"])
     return {
-        f"rules {numbers.with_hash_id(chain)}": _rule_texts(chain, rules, numbers) for chain, rules in found.items()
+        f"rules {numbers.with_hash_id(chain)}": _rule_texts(chain, found, numbers)
+        for chain in found
+        if not _is_part(chain)
     }
+
+
+def _is_part(chain: str) -> bool:
+    """Return whether a chain's rules are compared as those of another: it is a block, or leads to blocks."""
+    sticky = _STICKY_CHAIN.fullmatch(chain)
+    return sticky is not None and (sticky[3] is not None or sticky[2].endswith("-picks"))
 
 
 def _is_comparable(chain: str, numbers: _StickyNumbers, needed: set[str]) -> bool:
@@ -201,26 +217,43 @@ def _is_comparable(chain: str, numbers: _StickyNumbers, needed: set[str]) -> boo
     return int(found[1]) in numbers.hash_ids
 
 
-def _rule_texts(chain: str, rules: list[dict[str, Any]], numbers: _StickyNumbers) -> list[str]:
+def _rule_texts(chain: str, found: Mapping[str, list[Json]], numbers: _StickyNumbers) -> list[str]:
     """Return the rules of a chain as text, with endpoints instead of indexes."""
-    found = _STICKY_CHAIN.fullmatch(chain)
-    if found is None:
+    rules, sticky = found[chain], _STICKY_CHAIN.fullmatch(chain)
+    if sticky is None:
         return [_rule(rule) for rule in rules]
-    number = int(found[1])
+    number = int(sticky[1])
     targets = numbers.targets[number]
-    if found[2] not in _CLASSES:
-        texts = [_rule({**rule, "expr": _with_placeholders(rule["expr"], number, targets)}) for rule in rules]
+    if sticky[2] not in _CLASSES:
+        parts = [found[target] for target in map(_target, rules) if _is_part(target)] or [rules]
+        texts = [
+            _rule({**rule, "expr": _with_placeholders(rule["expr"], number, targets)})
+            for part in parts
+            for rule in part
+        ]
         return sorted(_STICKY_CHAIN.sub(lambda name: numbers.with_hash_id(name[0]), text) for text in texts)
+    blocks = [index for index, rule in enumerate(rules) if _target(rule).endswith("-picks")]
     updates = [index for index, rule in enumerate(rules) if any("set" in statement for statement in rule["expr"])]
-    if not updates:
+    if blocks:
+        (first,) = blocks
+        last, picks = first + 2, list(_picks_in_blocks(found[_target(rules[first])], found))
+    elif updates:
+        first, last = updates[0], updates[-1] + 1
+        picks = list(_with_probability(rules[first:last]))
+    else:
         return [_rule(rule) for rule in rules]
-    first, last = updates[0], updates[-1] + 1
     around = [_rule(rule) for rule in (*rules[:first], *rules[last:])]
-    picks = f"picks {_probabilities(rules[first:last], number, targets)}"
-    return [*(_STICKY_CHAIN.sub(lambda name: numbers.with_hash_id(name[0]), text) for text in around), picks]
+    texts = [_STICKY_CHAIN.sub(lambda name: numbers.with_hash_id(name[0]), text) for text in around]
+    return [*texts, f"picks {_probabilities(picks, number, targets)}"]
 
 
-def _rule(rule: dict[str, Any]) -> str:
+def _target(rule: Json) -> str:
+    """Return the chain to which a rule's last statement leads; "" if there is none."""
+    (leads_to,) = rule["expr"][-1].values()
+    return str(leads_to["target"]) if isinstance(leads_to, dict) and "target" in leads_to else ""
+
+
+def _rule(rule: Json) -> str:
     return json.dumps([rule["expr"], rule.get("comment", "")])
 
 
@@ -237,26 +270,40 @@ def _with_placeholders(expression: Any, number: int, targets: Mapping[int, Targe
             return expression
 
 
-def _probabilities(rules: list[dict[str, Any]], number: int, targets: Mapping[int, Target | None]) -> list[str]:
-    """Return for each endpoint the probability with which it is chosen and how it is remembered."""
-    chances: list[str] = []
+def _picks_in_blocks(ways: list[Json], found: Mapping[str, list[Json]]) -> Iterator[tuple[Fraction, Json]]:
+    for chosen, way in _with_probability(ways):
+        for taken, rule in _with_probability(found[_target(way)]):
+            yield chosen * taken, rule
+
+
+def _with_probability(rules: list[Json]) -> Iterator[tuple[Fraction, Json]]:
+    """Yield each rule with the probability that it is the one that applies."""
     left = Fraction(1)
     for rule in rules:
-        *conditions, update, jump = rule["expr"]
         taken = left
-        for condition in conditions:
-            match condition:
+        for statement in rule["expr"]:
+            match statement:
                 case {"match": {"op": "<", "left": {"numgen": {"mod": total, "offset": 0}}, "right": cases}}:
                     taken *= Fraction(cases, total)
+        yield taken, rule
+        left -= taken
+
+
+def _probabilities(
+    picks: Iterable[tuple[Fraction, Json]], number: int, targets: Mapping[int, Target | None]
+) -> list[str]:
+    """Return for each endpoint the probability with which it is chosen and how it is remembered."""
+    chances: list[str] = []
+    for taken, rule in picks:
+        *_, update, verdict = rule["expr"]
         element = update["set"]["elem"]["elem"]
         client, port, picked = element["val"]["concat"]
         drawn = picked["numgen"]
-        how = (client, port["numgen"]["offset"] == number, element["timeout"], update["set"]["set"], len(jump))
+        how = (client, port["numgen"]["offset"] == number, element["timeout"], update["set"]["set"], len(verdict))
         chances += [
             f"{taken / drawn['mod']} for {targets.get(index)} by {how}"
             for index in range(drawn["offset"], drawn["offset"] + drawn["mod"])
         ]
-        left -= taken
     return sorted(chances)
 
 

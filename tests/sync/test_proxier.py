@@ -11,7 +11,7 @@ from msgspec import structs
 from knft.errors import KernelError, UnavailableError
 from knft.nft.objects import Hook
 from knft.nft.transaction import Transaction
-from knft.render import wide
+from knft.render import remembered, wide
 from knft.render.names import HAIRPIN
 from knft.sync.invalidation import Invalidation
 from tests.support.kernel_harness import service, slices
@@ -27,11 +27,16 @@ def harness() -> MemoryHarness:
 
 
 @settings(max_examples=6, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-@given(rng=st.randoms(use_true_random=False, note_method_calls=False), factor=st.sampled_from((1, wide.COPIES_FACTOR)))
-def test_any_history_ends_with_the_table_of_a_fresh_start(rng: Random, factor: int) -> None:
-    """With a factor of 1, small Services become wide, too."""
+@given(
+    rng=st.randoms(use_true_random=False, note_method_calls=False),
+    factor=st.sampled_from((1, wide.COPIES_FACTOR)),
+    block_size=st.sampled_from((2, remembered.BLOCK_SIZE)),
+)
+def test_any_history_ends_with_the_table_of_a_fresh_start(rng: Random, factor: int, block_size: int) -> None:
+    """With a factor of 1, small Services become wide, too; with small blocks, small sticky Services have blocks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wide, "COPIES_FACTOR", factor)
+        patch.setattr(remembered, "BLOCK_SIZE", block_size)
         MemoryHistory(rng).run(60)
 
 
