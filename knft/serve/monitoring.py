@@ -13,6 +13,7 @@ from knft.serve.metrics_observer import MetricsObserver, read_scrape_values
 from knft.serve.pages import MetricsSource, ProcessInfo, health_router, metrics_router
 from knft.serve.proxy_health import ProxyHealth
 from knft.serve.service_health import ServiceHealth
+from knft.serve.sockets import split_address
 from knft.serve.timestamp import Clock, now
 from knft.sync.daemon import Daemon
 from knft.sync.observer import SyncObserver
@@ -45,7 +46,9 @@ class Monitoring:
         self._thread = thread
         self.metrics = Metrics()
         self.health = ProxyHealth(config.sync_period, clock)
-        self.service_health = ServiceHealth(config, thread, self.health.is_healthy, on_event)
+        self.service_health = ServiceHealth(
+            config, thread, self.health.is_healthy, on_event, own_ports=_own_ports(settings)
+        )
         self.observers: tuple[SyncObserver, ...] = (
             self.health,
             MetricsObserver(self.metrics, clock),
@@ -90,3 +93,12 @@ class Monitoring:
     def stop(self) -> None:
         """Release every port; does nothing if stopped already."""
         self._thread.stop()
+
+
+def _own_ports(settings: Settings) -> dict[int, str]:
+    """Return the ports of knft's own servers, with the flags that set them."""
+    bound = (
+        ("--healthz-bind-address", settings.healthz_bind_address),
+        ("--metrics-bind-address", settings.metrics_bind_address),
+    )
+    return {split_address(address)[1]: flag for flag, address in bound if address}

@@ -7,7 +7,7 @@ The thread that syncs reads the changed Services and passes plain values to the 
 
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from http import HTTPStatus
 
@@ -28,6 +28,9 @@ log = logging.getLogger("knft")
 
 RETRY_SECONDS = 30.0
 """When to retry a port that could not be opened; a sync retries it earlier."""
+
+FIRST_UNPRIVILEGED_PORT = 1024
+"""Ports below are of other programs, such as an SSH server that may be restarting."""
 
 _LISTEN_FAILED_REASON = "FailedToStartServiceHealthcheck"
 
@@ -91,9 +94,16 @@ class HealthCheckServers:
     """The health check servers of one family, one for each Service and address; use it only in the HTTP thread."""
 
     def __init__(
-        self, family: Family, node_name: str, thread: HttpThread, is_healthy: Callable[[], bool], on_event: OnEvent
+        self,
+        family: Family,
+        node_name: str,
+        thread: HttpThread,
+        is_healthy: Callable[[], bool],
+        on_event: OnEvent,
+        *,
+        own_ports: Mapping[int, str],
     ) -> None:
-        """Listen on no port yet."""
+        """Listen on no port yet. ``own_ports`` are those of knft's other servers, with the flags that set them."""
         self.listen_failures = 0
         """Number of failed attempts to open a port."""
         self._family = family
@@ -101,6 +111,7 @@ class HealthCheckServers:
         self._thread = thread
         self._is_healthy = is_healthy
         self._on_event = on_event
+        self._own_ports = own_ports
         self._addresses: frozenset[str] = frozenset()
         self._health_checks: dict[NamespacedName, HealthCheck] = {}
         self._listeners: dict[NamespacedName, dict[tuple[str, int], Listener]] = {}
@@ -147,6 +158,9 @@ class HealthCheckServers:
             self._listeners.pop(service, None)
 
     def _listen(self, service: NamespacedName) -> None:
+        if refusal := self._refusal(self._health_checks[service].port):
+            self._report_refusal(service, refusal)
+            return
         listeners = self._listeners.get(service, {})
         for address, port in sorted(self._listen_addresses(service) - listeners.keys()):
             try:
@@ -160,18 +174,34 @@ class HealthCheckServers:
             self._listeners[service] = listeners
         self._failures.pop(service, None)
 
+    def _refusal(self, port: int) -> str:
+        """Return why knft must not listen on a port, although it may be free now; "" if it may."""
+        if port in self._own_ports:
+            return f"port {port}: knft's own server has this port ({self._own_ports[port]})"
+        if port < FIRST_UNPRIVILEGED_PORT:
+            return f"port {port}: it is privileged; give the Service a healthCheckNodePort from the range of NodePorts"
+        return ""
+
+    def _report_refusal(self, service: NamespacedName, reason: str) -> None:
+        if self._failures.get(service) != reason:
+            self.listen_failures += 1
+            self._failures[service] = reason
+            self._report(
+                service, f"node {self._node_name} does not serve health checks of Service {service} at {reason}"
+            )
+
+    def _report(self, service: NamespacedName, message: str) -> None:
+        log.error("%s", message)
+        self._on_event(service_event(service, _LISTEN_FAILED_REASON, "Listen", message))
+
     def _report_failure(self, service: NamespacedName, reason: str) -> None:
         """Close all ports of a Service, as one of its addresses is unavailable, and schedule a retry."""
         self.listen_failures += 1
         self._close(service, keep=set())
         if self._failures.get(service) != reason:
             self._failures[service] = reason
-            message = (
-                f"node {self._node_name} cannot serve health checks of Service {service} at {reason}; "
-                f"retrying every {RETRY_SECONDS:.0f} s"
-            )
-            log.error("%s", message)
-            self._on_event(service_event(service, _LISTEN_FAILED_REASON, "Listen", message))
+            message = f"node {self._node_name} cannot serve health checks of Service {service} at {reason}"
+            self._report(service, f"{message}; retrying every {RETRY_SECONDS:.0f} s")
         if not self._is_retry_scheduled:
             self._is_retry_scheduled = True
             self._thread.call_later(RETRY_SECONDS, self._retry)
@@ -194,14 +224,26 @@ class HealthCheckServers:
 class ServiceHealth(SyncObserver):
     """Observes syncs and passes changed health checks to the servers of both families."""
 
-    def __init__(self, config: Config, thread: HttpThread, is_healthy: Callable[[], bool], on_event: OnEvent) -> None:
-        """Serve in ``thread``; ``is_healthy`` tells whether the syncs of every family are in time."""
+    def __init__(
+        self,
+        config: Config,
+        thread: HttpThread,
+        is_healthy: Callable[[], bool],
+        on_event: OnEvent,
+        *,
+        own_ports: Mapping[int, str],
+    ) -> None:
+        """Serve in ``thread``; ``is_healthy`` tells whether the syncs of every family are in time.
+
+        ``own_ports`` are the ports of knft's other servers, with the flags that set them.
+        """
         self._thread = thread
         self._listens_on_wildcard = {family: config.nodeports_on_all_addresses(family) for family in Family}
         self._services = {family: ServicesWithHealthCheck() for family in Family}
         self._addresses = dict.fromkeys(Family, frozenset[str]())
         self.servers = {
-            family: HealthCheckServers(family, config.node_name, thread, is_healthy, on_event) for family in Family
+            family: HealthCheckServers(family, config.node_name, thread, is_healthy, on_event, own_ports=own_ports)
+            for family in Family
         }
 
     def loop_started(self, _family: Family) -> None:

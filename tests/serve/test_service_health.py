@@ -13,7 +13,15 @@ from knft.config import Config
 from knft.families import Family
 from knft.model.events import Event, ObjectReference
 from tests.serve.http_client import TIMEOUT_SECONDS, http_request, parse_response, refuses_connections, send_and_receive
-from tests.serve.node import LOOPBACK, MonitoredNode, default_service_name, load_balancer_service, wait_until
+from tests.serve.node import (
+    HEALTH,
+    LOOPBACK,
+    METRICS,
+    MonitoredNode,
+    default_service_name,
+    load_balancer_service,
+    wait_until,
+)
 from tests.support.kernel_harness import CONFIG, service, slices
 from tests.support.lab.namespace import Namespace
 
@@ -246,6 +254,30 @@ def test_service_listens_on_all_addresses_or_none(namespace: Namespace) -> None:
         namespace.run(["ip", "address", "add", "192.0.2.2/32", "dev", "lo"])
         node.apply_and_sync()
         assert {http_request(address, PORT).status for address in ("192.0.2.1", "192.0.2.2")} == {503}
+
+
+@pytest.mark.parametrize(
+    ("port", "reason"),
+    [
+        (22, "it is privileged; give the Service a healthCheckNodePort from the range of NodePorts"),
+        (HEALTH, "knft's own server has this port (--healthz-bind-address)"),
+        (METRICS, "knft's own server has this port (--metrics-bind-address)"),
+    ],
+)
+def test_port_of_another_program_is_refused(
+    node: MonitoredNode, caplog: pytest.LogCaptureFixture, port: int, reason: str
+) -> None:
+    """The refusal is reported once for each family; other Services are served, and a corrected port is opened."""
+    with caplog.at_level(logging.ERROR, "knft"):
+        for _ in range(2):
+            node.apply_and_sync(load_balancer_service("web", port), load_balancer_service("more", OTHER, 20))
+    message = f"node node-1 does not serve health checks of Service default/web at port {port}: {reason}"
+    assert caplog.messages == [message] * 2
+    assert [event.note for event in node.events[1:]] == [message] * 2
+    assert node.monitoring.service_health.servers[Family.IPV4].listen_failures == 1
+    assert http_request(LOOPBACK, OTHER).status == 503
+    node.apply_and_sync(load_balancer_service("web", PORT))
+    _expect(PORT, "web", 0)
 
 
 def test_port_in_use_is_retried_without_a_sync(node: MonitoredNode, monkeypatch: pytest.MonkeyPatch) -> None:
