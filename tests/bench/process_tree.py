@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,6 +30,46 @@ def cpu_seconds(pid: int) -> float:
 def pss_mib(pid: int) -> float:
     """Return the proportional set size of a process and its descendants, in MiB."""
     return sum(map(_own_pss_mib, descendants(pid)))
+
+
+def resident_mib(pid: int) -> float:
+    """Return the resident memory of a process and its descendants, in MiB; pages that they share count once.
+
+    Unlike the proportional set size, it does not depend on other programs that use the same files.
+    """
+    return sum(_largest_of_each_file(map(_resident_by_mapping, descendants(pid)))) / 1024
+
+
+def _largest_of_each_file(processes: Iterable[dict[str, int]]) -> Iterator[int]:
+    """Yield the sizes of all anonymous mappings, and for each part of a file the largest size in any process."""
+    files: dict[str, int] = {}
+    for process in processes:
+        for mapping, size in process.items():
+            if mapping:
+                files[mapping] = max(size, files.get(mapping, 0))
+            else:
+                yield size
+    yield from files.values()
+
+
+def _resident_by_mapping(pid: int) -> dict[str, int]:
+    """Return the resident KiB of each part of a file by its offset and path, and under "" that of anonymous memory."""
+    sizes: dict[str, int] = {}
+    mapping = ""
+    try:
+        lines = Path(f"/proc/{pid}/smaps").read_text().splitlines()
+    except OSError:
+        return {}
+    for line in lines:
+        words = line.split(maxsplit=5)
+        if not words[0].endswith(":"):
+            _, permissions, offset, device, inode, *path = words
+            mapping = f"{device} {inode} {offset} {path[0]}" if int(inode) else ""
+            is_private = "w" in permissions and "p" in permissions
+            mapping = "" if is_private else mapping
+        elif words[0] == "Rss:":
+            sizes[mapping] = sizes.get(mapping, 0) + int(words[1])
+    return sizes
 
 
 def _own_cpu(pid: int) -> float:

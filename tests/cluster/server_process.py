@@ -28,6 +28,11 @@ class ServerProcess:
         self._command = [*_DIE_WITH_PARENT, *command]
 
     @property
+    def command(self) -> list[str]:
+        """The command of the next start."""
+        return list(self._command)
+
+    @property
     def is_running(self) -> bool:
         """Whether it was started, and not stopped or killed."""
         return self._process is not None

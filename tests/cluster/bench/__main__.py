@@ -21,9 +21,10 @@ from tests.cluster.bench.document import RESULTS_FILE
 from tests.cluster.bench.measure_proxy import ProxyMeasurement
 from tests.cluster.bench.plot import plot
 from tests.cluster.bench.proxies import PROXIES
+from tests.cluster.bench.proxy_names import default_proxies
 from tests.cluster.bench.sizes import QUICK, BenchPlan, Size, size_named
 from tests.cluster.bench.table import markdown
-from tests.cluster.bench.testbed import Testbed, testbed
+from tests.cluster.bench.testbed import testbed
 from tests.cluster.build import programs
 from tests.cluster.setup_error import SetupError
 from tests.support.privilege import PrivilegeError, ensure_namespaces
@@ -44,9 +45,7 @@ def main() -> None:
     machine = describe() | {"Kubernetes": release}
     records: list[Record] = []
     try:
-        for record in _measure(
-            sizes, [_PROXY_CHOICES[word] for word in arguments.only or _PROXY_CHOICES], _plan(arguments)
-        ):
+        for record in _measure(sizes, [_PROXY_CHOICES[word] for word in arguments.only or ()], _plan(arguments)):
             records.append(record)
             _write_json(Results(machine, tuple(records)), arguments.results)
     except KeyboardInterrupt:
@@ -58,7 +57,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="one tiny cluster, to check that everything works")
     parser.add_argument("--sizes", nargs="+", metavar="SIZE", help="Services x endpoints, such as 100x10 10000x10")
-    parser.add_argument("--only", nargs="+", choices=_PROXY_CHOICES, help="only these proxies or modes of kube-proxy")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        choices=_PROXY_CHOICES,
+        help="these proxies or modes of kube-proxy; iptables-legacy replaces iptables for many Services by default",
+    )
     parser.add_argument("--changes", type=int, help="number of measured changes of one endpoint")
     parser.add_argument("--limit", type=float, metavar="SECONDS", help="time after which a proxy must be ready")
     parser.add_argument("--results", type=Path, default=RESULTS_FOLDER, help="folder for the results")
@@ -81,20 +85,14 @@ def _plan(arguments: argparse.Namespace) -> BenchPlan:
     return structs.replace(plan, ready_seconds=arguments.limit or plan.ready_seconds)
 
 
-def _measure(sizes: Sequence[Size], names: Sequence[str], plan: BenchPlan) -> Iterator[Record]:
+def _measure(sizes: Sequence[Size], only: Sequence[str], plan: BenchPlan) -> Iterator[Record]:
     with testbed(sizes[0].endpoints) as bed:
         for size in sizes:
             with _reported(f"creating {size.name}"):
                 bed.fill(size)
-            for name in names:
+            for name in only or default_proxies(size.services):
                 with _reported(f"{name}, {size.name}"):
-                    yield from _measure_proxy(bed, name, size, plan)
-
-
-def _measure_proxy(bed: Testbed, name: str, size: Size, plan: BenchPlan) -> Iterator[Record]:
-    folder = bed.folder / f"{name}-{size.name}".replace(" ", "-")
-    process = PROXIES[name](bed.cluster, folder)
-    yield from ProxyMeasurement(bed, name, size.name, process, plan).records()
+                    yield from ProxyMeasurement(bed, name, size.name, plan).records()
 
 
 @contextmanager

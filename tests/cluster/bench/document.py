@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from tests.bench.results import RESULTS_FOLDER, Results
-from tests.cluster.bench.figures import BULK_CPU, CHANGE_CPU, CHANGE_P50, PSS, RESTART_CPU, START_CPU, Figure
+from tests.cluster.bench.figures import BULK_CPU, CHANGE_CPU, CHANGE_P50, MEMORY_SETTLED, RESTART_CPU, START_CPU, Figure
 from tests.cluster.bench.proxy_names import PROXY_NAMES
 from tests.cluster.bench.table import NOTHING, cells, spoken_size, tables
 
@@ -28,7 +28,7 @@ _README_ROWS: tuple[tuple[Figure, tuple[str, ...]], ...] = (
     (BULK_CPU, (_MIDDLE, _LARGE)),
     (START_CPU, (_SMALL, _MIDDLE, _LARGE)),
     (RESTART_CPU, (_MIDDLE, _LARGE)),
-    (PSS, (_SMALL, _MIDDLE, _LARGE)),
+    (MEMORY_SETTLED, (_SMALL, _MIDDLE, _LARGE)),
 )
 
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 import urllib3
 
 from tests.bench.measure import percentile
-from tests.bench.process_tree import cpu_seconds, pss_mib
+from tests.bench.process_tree import cpu_seconds, pss_mib, resident_mib
 from tests.bench.record import ENDED, Record
-from tests.cluster.bench.commit_watch import CommitWatch
 from tests.cluster.bench.endpoints import spread
 from tests.cluster.bench.figures import BULK, CHANGE, CONNECTION, IDLE, LOAD, MEMORY, RESTART, START
+from tests.cluster.bench.proxies import PROXIES
 from tests.cluster.bench.sizes import BenchPlan, Repetitions
 from tests.cluster.bench.testbed import Testbed
 from tests.cluster.kube_proxy import HEALTH_PORT, get
@@ -29,10 +29,13 @@ _IDLE_SECONDS = 10.0
 class ProxyMeasurement:
     """The measurements of one proxy; they are taken while it runs on the testbed's node."""
 
-    def __init__(self, testbed: Testbed, name: str, shape: str, process: ServerProcess, plan: BenchPlan) -> None:
+    def __init__(self, testbed: Testbed, name: str, shape: str, plan: BenchPlan) -> None:
         """Start nothing yet; ``shape`` is the name of the size."""
-        self._testbed, self._process, self._plan = testbed, process, plan
+        self._testbed, self._plan = testbed, plan
         self._name, self._shape = name, shape
+        folder = testbed.folder / f"{name}-{shape}".replace(" ", "-")
+        self._process: ServerProcess = PROXIES[name].process(testbed.cluster, folder)
+        self._watch = PROXIES[name].watch
         # The index of the Service whose endpoint is replaced next.
         self._next = 0
         # The share of a core that the proxy uses without any change.
@@ -56,13 +59,13 @@ class ProxyMeasurement:
     def _records(self) -> Iterator[Record]:
         yield self._load()
         yield from self._repeated(START, self._plan.starts, self._start_again)
-        yield self._record(MEMORY, {"after_start_mib": self._pss()})
+        yield self._record(MEMORY, self._memory("after_start"))
         self._check_services()
         yield self._record(IDLE, self._idle())
         yield from self._repeated(CHANGE, self._plan.changes, self._change)
         yield from self._repeated(BULK, self._plan.bulks, self._bulk)
         yield self._record(CONNECTION, self._connections())
-        yield self._record(MEMORY, {"after_changes_mib": self._pss()})
+        yield self._record(MEMORY, self._memory("after_changes"))
         self._check_services()
         yield from self._repeated(RESTART, self._plan.restarts, self._restart)
         self._check_services()
@@ -141,7 +144,7 @@ class ProxyMeasurement:
         services = self._testbed.endpoints.services
         new = self._testbed.endpoints.replace(total, [(self._next + step) % services for step in range(services)])
         self._next += len(new)
-        with CommitWatch(self._testbed.node, [number for numbers in new.values() for number in numbers]) as watch:
+        with self._watch(self._testbed.node, [number for numbers in new.values() for number in numbers]) as watch:
             cpu, started = self._cpu(), time.monotonic()
             self._testbed.write(list(new))
             written = time.monotonic()
@@ -187,5 +190,6 @@ class ProxyMeasurement:
     def _cpu(self) -> float:
         return cpu_seconds(self._process.process.pid)
 
-    def _pss(self) -> float:
-        return pss_mib(self._process.process.pid)
+    def _memory(self, moment: str) -> dict[str, float]:
+        pid = self._process.process.pid
+        return {f"{moment}_mib": resident_mib(pid), f"{moment}_pss_mib": pss_mib(pid)}

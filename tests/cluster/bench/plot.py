@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.results import Results
-from tests.cluster.bench.figures import CHANGE_CPU, CHANGE_P50, PSS, START_CPU, Figure
-from tests.cluster.bench.proxy_names import IPTABLES, KNFT, NFTABLES, PROXY_NAMES
+from tests.cluster.bench.figures import CHANGE_CPU, CHANGE_P50, MEMORY_SETTLED, START_CPU, Figure
+from tests.cluster.bench.proxy_names import IPTABLES, KNFT, LEGACY, NFTABLES, PROXY_NAMES
 from tests.cluster.bench.sizes import size_named
 from tests.cluster.bench.table import spoken_size
 
-_COLOURS = {KNFT: "#0b6e4f", NFTABLES: "#c0392b", IPTABLES: "#5d6d7e"}
+_COLOURS = {KNFT: "#0b6e4f", NFTABLES: "#c0392b", IPTABLES: "#5d6d7e", LEGACY: "#aab7b8"}
 
 
 def plot(results: Results, path: Path) -> None:
@@ -21,7 +21,7 @@ def plot(results: Results, path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, panels = plt.subplots(2, 2, figsize=(12, 8), layout="constrained")
-    for axes, shown in zip(panels.flat, (CHANGE_CPU, CHANGE_P50, START_CPU, PSS), strict=True):
+    for axes, shown in zip(panels.flat, (CHANGE_CPU, CHANGE_P50, START_CPU, MEMORY_SETTLED), strict=True):
         _lines(axes, results, shown)
     figure.suptitle(f"knft and kube-proxy through the API server - {results.machine.get('machine', '')}", fontsize=11)
     figure.savefig(path, dpi=110)

@@ -16,9 +16,10 @@ def markdown(results: Results) -> str:
 
 
 def tables(results: Results) -> Iterator[str]:
-    """Yield the lines of a table for each size, and below it why a proxy was not measured."""
-    proxies = results.proxies(PROXY_NAMES)
+    """Yield the lines of a table for each size, and below it why a proxy has no figures."""
     for size in results.shapes():
+        measured = {record.proxy for record in results.records if record.shape == size}
+        proxies = tuple(name for name in PROXY_NAMES if name in measured)
         yield from (f"| {spoken_size(size)} | {' | '.join(proxies)} |", f"| --- |{' --- |' * len(proxies)}")
         for figure in FIGURES:
             yield f"| {figure.label}, {figure.unit} | {' | '.join(cells(results, figure, size, proxies))} |"

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,17 @@ class Testbed:
     def remove_rules(self) -> None:
         """Delete all rules and conntrack entries of the node; no proxy may be running."""
         self.node.run(["nft", "flush", "ruleset"])
+        for tool, tables in (("iptables-legacy", "ip_tables_names"), ("ip6tables-legacy", "ip6_tables_names")):
+            for table in self._legacy_tables(tables):
+                self.node.run([tool, "-t", table, "-F"])
+                self.node.run([tool, "-t", table, "-X"])
         flush_conntrack(self.node)
+
+    def _legacy_tables(self, file: str) -> list[str]:
+        """Return the tables of legacy iptables that the node has."""
+        with self.node.entered(), suppress(FileNotFoundError):
+            return Path("/proc/thread-self/net", file).read_text().split()
+        return []
 
     def _is_filled(self, size: Size) -> bool:
         """Tell whether the API server lists as many objects as a cluster of this size has; one is its own Service."""

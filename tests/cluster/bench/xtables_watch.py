@@ -1,0 +1,88 @@
+"""XtablesWatch: finds the time at which the addresses of new endpoints are in legacy iptables' table nat.
+
+The kernel notifies nobody of changes of these tables. So a thread asks for the table's size every two milliseconds,
+and reads the whole table if that has changed, and from time to time.
+"""
+
+import ctypes
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Iterable
+from typing import Self
+
+from tests.cluster.churn.commit_listener import address_words
+from tests.cluster.churn.numbered_endpoints import FIRST
+from tests.support.lab.namespace import Namespace
+
+_TABLE = b"nat".ljust(32, b"\0")
+_GET_INFO, _GET_ENTRIES = 64, 65  # IPT_SO_GET_INFO and IPT_SO_GET_ENTRIES of linux/netfilter_ipv4/ip_tables.h
+_INFO_SIZE, _ENTRIES_OFFSET = 84, 40
+_POLL_SECONDS = 0.002
+# Reading the table takes at most this share of the time.
+_READING_SHARE = 0.05
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class XtablesWatch:
+    """A context manager, which looks in a thread of its own until all endpoints were added."""
+
+    def __init__(self, namespace: Namespace, numbers: Iterable[int]) -> None:
+        """Take the numbers of endpoints that are not in the rules yet."""
+        self._namespace = namespace
+        self._missing = {FIRST + number for number in numbers}
+        self._time = 0.0
+        self._is_closed = False
+
+    def __enter__(self) -> Self:
+        """Start to look."""
+        with self._namespace.entered():
+            self._socket = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+        self._thread = threading.Thread(target=self._look, name="xtables-watch")
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self._is_closed = True
+        self._thread.join()
+        self._socket.close()
+
+    def wait(self, seconds: float) -> float:
+        """Return the ``time.monotonic()`` of the change that added the last endpoint; raise TimeoutError."""
+        self._thread.join(seconds)
+        if self._missing:
+            msg = f"{len(self._missing)} endpoints are not in the rules after {seconds:g} s"
+            raise TimeoutError(msg)
+        return self._time
+
+    def _look(self) -> None:
+        known, next_reading = self._info(), 0.0
+        while self._missing and not self._is_closed:
+            info, now = self._info(), time.monotonic()
+            if info != known or now > next_reading:
+                known = info
+                self._missing.difference_update(address_words(self._entries(info)))
+                self._time = now
+                next_reading = now + (time.monotonic() - now) / _READING_SHARE
+            time.sleep(_POLL_SECONDS)
+
+    def _info(self) -> bytes:
+        return self._get(_GET_INFO, _TABLE.ljust(_INFO_SIZE, b"\0"))
+
+    def _entries(self, info: bytes) -> bytes:
+        """Return all rules; nothing if the table was changed after ``info`` was read."""
+        (size,) = struct.unpack_from("=I", info, _INFO_SIZE - 4)
+        try:
+            return self._get(_GET_ENTRIES, (_TABLE + struct.pack("=I", size)).ljust(_ENTRIES_OFFSET + size, b"\0"))
+        except BlockingIOError:
+            return b""
+
+    def _get(self, option: int, request: bytes) -> bytes:
+        # socket.getsockopt() cannot pass a request.
+        buffer, length = ctypes.create_string_buffer(request, len(request)), ctypes.c_uint(len(request))
+        if _libc.getsockopt(self._socket.fileno(), socket.SOL_IP, option, buffer, ctypes.byref(length)) != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        return buffer.raw
