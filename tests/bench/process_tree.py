@@ -27,6 +27,11 @@ def cpu_seconds(pid: int) -> float:
     return sum(_own_cpu(one) + _ended_children_cpu(one) for one in descendants(pid))
 
 
+def is_busy(pid: int) -> bool:
+    """Tell whether a thread of a process or of its descendants runs, waits for a CPU, or for the disk."""
+    return any(state in "RD" for one in descendants(pid) for state in _thread_states(one))
+
+
 def pss_mib(pid: int) -> float:
     """Return the proportional set size of a process and its descendants, in MiB."""
     return sum(map(_own_pss_mib, descendants(pid)))
@@ -86,6 +91,12 @@ def _ended_children_cpu(pid: int) -> float:
     except OSError:
         return 0.0
     return sum(map(int, fields[_CHILDREN_CPU])) / os.sysconf("SC_CLK_TCK")
+
+
+def _thread_states(pid: int) -> Iterator[str]:
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(OSError):
+            yield thread.read_text().rpartition(")")[2].split()[0]
 
 
 def _own_pss_mib(pid: int) -> float:

@@ -1,14 +1,17 @@
 """The parts of ``make bench-cluster`` that need no cluster."""
 
 import subprocess
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.bench.process_tree import cpu_seconds, descendants, pss_mib, resident_mib
+from tests.bench.process_tree import cpu_seconds, descendants, is_busy, pss_mib, resident_mib
 from tests.bench.record import ENDED, Record
 from tests.bench.results import Results
+from tests.cluster.bench.commit_watch import CommitWatch
 from tests.cluster.bench.document import PERFORMANCE, README, documents, recorded
 from tests.cluster.bench.endpoints import EndpointNumbers, spread
 from tests.cluster.bench.figures import CHANGE, CHANGE_CPU, START, START_CPU, Figure, p99
@@ -16,7 +19,10 @@ from tests.cluster.bench.proxy_names import IPTABLES, KNFT, LEGACY, NFTABLES, PR
 from tests.cluster.bench.sizes import Repetitions, Size, size_named
 from tests.cluster.bench.stored_objects import copies, stored_keys
 from tests.cluster.bench.table import cells, markdown, rounded
+from tests.cluster.bench.xtables_watch import XtablesWatch
 from tests.cluster.churn.numbered_endpoints import address, cluster_ip, endpoint_slice, service
+from tests.support.lab.namespace import Namespace
+from tests.support.waiting import wait_until
 
 SIZE = "1000x10"
 RESULTS = Results(
@@ -140,6 +146,30 @@ def test_p99_of_few_samples_is_the_largest() -> None:
     assert Figure("", "ms", CHANGE, "cpu_ms", p99).value(Results({}, records), KNFT, SIZE) == 24.0
 
 
+@pytest.mark.kernel
+@pytest.mark.parametrize(
+    ("watch", "commands"),
+    [
+        (CommitWatch, ["nft add table ip x; nft add chain ip x c", "nft add rule ip x c ip daddr {} drop"]),
+        (CommitWatch, ["iptables -t nat -N c", "iptables -t nat -A c -p tcp -j DNAT --to-destination {}:80"]),
+        (XtablesWatch, ["iptables-legacy -t nat -N c", "iptables-legacy -t nat -A c -p tcp -j DNAT --to {}:80"]),
+    ],
+    ids=["nft", "iptables", "iptables-legacy"],
+)
+def test_watch_finds_the_commit_of_a_new_address(watch: type[CommitWatch | XtablesWatch], commands: list[str]) -> None:
+    prepare, add = commands
+    with closing(Namespace.create("watch")) as namespace:
+        namespace.run(["sh", "-ec", prepare])
+        with watch(namespace, [5, 900]) as found:
+            namespace.run(["sh", "-ec", add.format(address(5))])
+            between = time.monotonic()
+            namespace.run(["sh", "-ec", add.format(address(6))])
+            with pytest.raises(TimeoutError, match="1 endpoints are not in the rules"):
+                found.wait(0.01)
+            namespace.run(["sh", "-ec", add.format(address(900))])
+            assert between < found.wait(30) <= time.monotonic()
+
+
 def test_cpu_time_contains_children_that_have_ended() -> None:
     """A shell waits for a child that computes, and then for input."""
     busy = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done"
@@ -153,6 +183,16 @@ def test_cpu_time_contains_children_that_have_ended() -> None:
         assert 0.1 < pss_mib(shell.pid) <= resident_mib(shell.pid)
         shell.kill()
     assert cpu_seconds(shell.pid) == pss_mib(shell.pid) == 0
+
+
+def test_process_that_computes_is_busy() -> None:
+    with subprocess.Popen(["/bin/sh", "-c", "read line; while :; do :; done"], stdin=subprocess.PIPE) as shell:
+        wait_until(lambda: not is_busy(shell.pid), "the shell does not wait for input")
+        assert shell.stdin is not None
+        shell.stdin.write(b"\n")
+        shell.stdin.flush()
+        wait_until(lambda: is_busy(shell.pid), "the shell does not compute")
+        shell.kill()
 
 
 @pytest.mark.parametrize("path", [README, PERFORMANCE], ids=lambda path: path.name)
