@@ -13,11 +13,11 @@ import subprocess
 import sys
 import time
 from contextlib import closing
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.json import decode, encode
 
+from tests.bench.process_tree import pss_mib
 from tests.support.lab.namespace import Namespace
 from tests.support.privilege import PrivilegeError, ensure_namespaces
 
@@ -111,7 +111,7 @@ def _measure_knft(namespace: Namespace, url: str) -> Measurement:
         before = peak = 0.0
         output, deadline = "", time.monotonic() + TIME_LIMIT
         while process.poll() is None and AFTER_SYNC not in output:
-            memory = sum(map(_pss_mib, (process.pid, *_children(process.pid))))
+            memory = pss_mib(process.pid)
             before = memory if BEFORE_SYNC not in output else before
             peak = max(peak, memory)
             output += _available(process.stdout.fileno())
@@ -131,22 +131,6 @@ def _available(descriptor: int) -> str:
         return os.read(descriptor, 1 << 16).decode()
     except BlockingIOError:
         return ""
-
-
-def _pss_mib(pid: int) -> float:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:  # The process has ended.
-        return 0.0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        files = list(Path(f"/proc/{pid}/task").glob("*/children"))
-        return [int(child) for file in files for child in file.read_text().split()]
-    except OSError:
-        return []
 
 
 def _run_knft(url: str) -> None:

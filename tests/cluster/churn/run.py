@@ -1,6 +1,5 @@
 """One run: a cluster, knft with one minimum sync interval, writers, and the measured result."""
 
-import os
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from tests.bench.measure import percentile, resident_mib
+from tests.bench.process_tree import cpu_seconds
 from tests.cluster.applier import Applier
 from tests.cluster.churn.commit_listener import CommitListener
 from tests.cluster.churn.histogram import scrape_histogram
@@ -24,7 +24,6 @@ from tests.cluster.fault_test_node import FLAGS, RANGES, ZONE
 from tests.cluster.marker import Marker
 from tests.cluster.service_account import ServiceAccount
 from tests.support.lab.namespace import Namespace
-from tests.support.processes import worker_processes
 from tests.support.scenario import Scenario
 
 _EACH_WRITER = 1 << 20
@@ -149,10 +148,8 @@ class ChurnRun:
         self._marker.wait(self._daemon.check)
 
     def _cpu(self) -> dict[str, float]:
-        knft = self._daemon.process.pid
-        servers = {"kube-apiserver": self._cluster.apiserver, "etcd": self._cluster.etcd_process}
-        own = _cpu_seconds(knft) + sum(map(_cpu_seconds, worker_processes(knft)))
-        return {"knft": own} | {name: _cpu_seconds(one.process.pid) for name, one in servers.items()}
+        servers = (self._daemon, self._cluster.apiserver, self._cluster.etcd_process)
+        return {server.name: cpu_seconds(server.process.pid) for server in servers}
 
     def _writer(self, number: int) -> "subprocess.Popen[bytes]":
         parameters, path = self._parameters, self._cluster.keys.path
@@ -174,9 +171,3 @@ class ChurnRun:
 
 def _summary(values: list[float]) -> dict[str, float]:
     return {"p50": percentile(values, 0.5), "p99": percentile(values, 0.99), "longest": max(values)}
-
-
-def _cpu_seconds(pid: int) -> float:
-    """Return the processor time of all threads of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
