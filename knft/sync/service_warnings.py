@@ -1,4 +1,4 @@
-"""ServiceWarnings: logs Services that no EndpointSlice serves (docs/behaviour/tracking.md#unserved-services)."""
+"""ServiceWarnings: logs probable mistakes of Services (docs/behaviour/tracking.md#unserved-services)."""
 
 import logging
 import threading
@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from knft.memory_errors import exit_if_out_of_memory
 from knft.model.objects import EndpointSlice, Service
 from knft.sync.log_summary import summarize
-from knft.track.service_problems import GRACE_SECONDS, MissingPorts, MissingSlices, ServiceProblem, ServiceProblems
+from knft.track.service_problems import (
+    GRACE_SECONDS,
+    MissingPorts,
+    MissingSlices,
+    ServiceProblem,
+    ServiceProblems,
+    TakenAddress,
+)
 
 log = logging.getLogger("knft")
 
@@ -50,6 +57,7 @@ class ServiceWarnings:
         for kind, subject in (
             (MissingSlices, "Services have no EndpointSlice"),
             (MissingPorts, "Services have a port that no EndpointSlice has"),
+            (TakenAddress, "Services have an external IP or load balancer IP of the node or of pods"),
         ):
             found = [problem for problem in due if isinstance(problem, kind)]
             if found:

@@ -1,10 +1,15 @@
-"""ServiceProblems: Services that no EndpointSlice serves by mistake (docs/behaviour/tracking.md#unserved-services)."""
+"""ServiceProblems: probable mistakes of Services.
+
+These are Services that no EndpointSlice serves (docs/behaviour/tracking.md#unserved-services), and frontends with
+addresses of the node or of pods (docs/behaviour/tracking.md#taken-addresses).
+"""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 
 from msgspec import Struct
 
+from knft.model import addresses
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, Service
 from knft.track.slices import PortKey
@@ -13,6 +18,8 @@ GRACE_SECONDS = 60.0
 """How long a problem must last before it is reported: a new Service gets its slices a little later."""
 
 _MAX_PORTS = 3
+_MAX_ADDRESSES = 100
+"""How many external IPs and load balancer IPs of a Service are looked at."""
 
 
 class MissingSlices(Struct, frozen=True):
@@ -45,7 +52,22 @@ class MissingPorts(Struct, frozen=True):
         )
 
 
-ServiceProblem = MissingSlices | MissingPorts
+class TakenAddress(Struct, frozen=True):
+    """A Service with an external IP or load balancer IP that is something else too, which ``use`` tells."""
+
+    service: NamespacedName
+    address: str
+    use: str
+
+    def __str__(self) -> str:
+        """Return a log message."""
+        return (
+            f"Service {self.service} has the external IP or load balancer IP {self.address}, which is {self.use}; "
+            "connections to the Service's ports at this address go to its endpoints"
+        )
+
+
+ServiceProblem = MissingSlices | MissingPorts | TakenAddress
 _ProblemKey = tuple[type[ServiceProblem], NamespacedName]
 
 
@@ -55,9 +77,17 @@ class ServiceProblems:
     Times are in seconds and never decrease. Only one thread may call it at a time.
     """
 
-    def __init__(self, slices_of: Callable[[NamespacedName], Iterable[EndpointSlice]]) -> None:
-        """``slices_of`` returns the EndpointSlices of a Service in all families."""
+    def __init__(
+        self,
+        slices_of: Callable[[NamespacedName], Iterable[EndpointSlice]],
+        use_of: Callable[[str], str] = lambda _: "",
+    ) -> None:
+        """``slices_of`` returns the EndpointSlices of a Service in all families.
+
+        ``use_of`` returns what an address is that no Service should have, "" for other addresses.
+        """
         self._slices_of = slices_of
+        self._use_of = use_of
         self._services: dict[NamespacedName, Service] = {}
         self._changed: dict[NamespacedName, None] = {}
         self._since: dict[_ProblemKey, float] = {}
@@ -84,7 +114,7 @@ class ServiceProblems:
         for name in list(itertools.islice(self._changed, limit)):
             del self._changed[name]
             problems = {type(problem) for problem in self._problems(name)}
-            for kind in (MissingSlices, MissingPorts):
+            for kind in (MissingSlices, MissingPorts, TakenAddress):
                 key = (kind, name)
                 if kind not in problems:
                     self._since.pop(key, None)
@@ -130,6 +160,30 @@ class ServiceProblems:
         missing = tuple(port for port in required if port not in found)
         if used and missing:
             yield MissingPorts(name, missing, tuple(sorted(found)))
+        yield from self._taken_address(name, service)
+
+    def _taken_address(self, name: NamespacedName, service: Service) -> Iterator[TakenAddress]:
+        """Yield the first problem of the Service's addresses."""
+        for address in itertools.islice(_external_addresses(service), _MAX_ADDRESSES):
+            if use := self._use_of(address):
+                yield TakenAddress(name, address, use)
+                return
+
+
+def _external_addresses(service: Service) -> Iterator[str]:
+    for text in service.spec.external_ips or ():
+        yield from _canonical(text)
+    status = service.status.load_balancer if service.status is not None else None
+    if status is not None and service.spec.type == "LoadBalancer":
+        for ingress in status.ingress or ():
+            if ingress.ip and ingress.ip_mode != "Proxy":
+                yield from _canonical(ingress.ip)
+
+
+def _canonical(text: str) -> Iterator[str]:
+    parsed = addresses.parse_address(text)
+    if parsed is not None:
+        yield parsed[1]
 
 
 def _listed(ports: tuple[PortKey, ...]) -> str:

@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from knft.model.names import NamespacedName
-from knft.model.objects import EndpointSlice, Selector, Service
+from knft.model.objects import EndpointSlice, LoadBalancerIngress, Selector, Service
 from knft.track.service_problems import MissingSlices, ServiceProblems
 from tests.support.bytecode_steps import count_bytecode_steps
 from tests.support.kube_objects import endpoint_slice, service, service_port, slice_port
@@ -183,3 +184,38 @@ def test_problems_that_ended_are_no_reason_to_take_no_more() -> None:
         [MissingSlices(NamespacedName("default", "c"))],
         None,
     ]
+
+
+def test_addresses_of_the_node_and_of_pods_are_reported_once() -> None:
+    """One for each Service; an ingress of mode Proxy is no frontend."""
+    uses = {"192.0.2.11": "the node's address", "10.244.1.5": "in the pod CIDR 10.244.1.0/24"}
+    problems = ServiceProblems(lambda _: (), lambda address: uses.get(address, ""))
+    problems.record(None, service("web", external_ips=("203.0.113.1", "192.0.2.11", "10.244.1.5")))
+    problems.record(None, service("pod", type="LoadBalancer", ingresses=[LoadBalancerIngress("10.244.1.5")]))
+    problems.record(
+        None, service("proxy", type="LoadBalancer", ingresses=[LoadBalancerIngress("192.0.2.11", ip_mode="Proxy")])
+    )
+    assert not problems.check(0, 1000)
+    pod, web = sorted(str(problem) for problem in problems.take_due(60, 1000) or ())
+    begin, end = (
+        "has the external IP or load balancer IP",
+        "connections to the Service's ports at this address go to its",
+    )
+    assert pod == f"Service default/pod {begin} 10.244.1.5, which is in the pod CIDR 10.244.1.0/24; {end} endpoints"
+    assert web == f"Service default/web {begin} 192.0.2.11, which is the node's address; {end} endpoints"
+    assert problems.take_due(120, 1000) is None
+
+
+def test_only_the_first_addresses_of_a_service_are_looked_at() -> None:
+    asked: list[str] = []
+
+    def use_of(address: str) -> str:
+        asked.append(address)
+        return ""
+
+    problems = ServiceProblems(lambda _: (), use_of)
+    problems.record(None, service("web", external_ips=tuple(f"203.0.{third}.1" for third in range(250))))
+    # The API server and manifests may leave out the status.
+    problems.record(None, structs.replace(service("none", type="LoadBalancer"), status=None))
+    problems.check(0, 1000)
+    assert len(asked) == 100
