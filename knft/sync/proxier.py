@@ -7,7 +7,6 @@ After a failed commit the contents of the table are unknown: the next sync reads
 """
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 from msgspec import structs
 
@@ -18,12 +17,12 @@ from knft.families import Family
 from knft.model.names import ServicePortName
 from knft.model.unknown import ANYTHING, NOTHING_UNKNOWN, UnknownObjects
 from knft.nft.codec.listing import TableListing
-from knft.nft.objects import Contents, Table
-from knft.render import layout
+from knft.nft.objects import Contents
 from knft.sync.batches import split_by_rules
+from knft.sync.declarations import Declarations
 from knft.sync.invalidation import Invalidation, PendingInvalidations
 from knft.sync.prepare import MAX_RULES
-from knft.sync.previous_contents import FoundServices, PreviousContents, find_services
+from knft.sync.previous_contents import PreviousContents
 from knft.sync.quarantine import Quarantine, RetryState, bisect
 from knft.sync.removal_hold import RemovalHold
 from knft.sync.report import SyncCounters, SyncReport
@@ -35,7 +34,6 @@ from knft.sync.table_writer import TableWriter
 
 STICKY_REMOVAL_INTERVAL_SECONDS = 3600.0
 """Interval between two removals of expired records of sticky Service ports."""
-_NO_SERVICES = FoundServices(Contents.empty(), frozenset())
 
 
 class Proxier:
@@ -70,13 +68,7 @@ class Proxier:
         self._orphan_retry: RetryState | None = None
         """Set while the kernel refuses to remove orphans (``SpecialOwner.UNCLAIMED``)."""
         self._removal_hold = RemovalHold()
-        self._unknown = _NO_SERVICES
-        """What was found in the kernel of Services that are unknown."""
-        self._accepted_declarations: dict[str, Any] = {}
-        """How the table's sets and maps were listed when the kernel last accepted knft's declarations of them.
-
-        Repeating the declarations changes nothing, but notifies other programs. Two knft processes would notify each
-        other without end."""
+        self._declarations = Declarations(family)
         self._counters = SyncCounters()
         self._removals_reported = 0
         """How many refused removals were in earlier reports."""
@@ -286,49 +278,25 @@ class Proxier:
         names = [name for name in self.state.service_ports() if name not in quarantined]
         listing = self._repair.read_without_base_chains()
         snapshot_as_read = snapshot_from_listing(listing, self.family, self._config, names, now)
-        unknown = self._removal_hold.unknown
-        self._unknown = (
-            find_services(unknown.includes_service, listing.contents)
-            if listing is not None and unknown and not unknown.anything
-            else _NO_SERVICES
-        )
         snapshot = structs.replace(
             snapshot_as_read,
             sticky=self._writer.current_sticky_ports(snapshot_as_read.sticky, may_be_foreign=invalidation.declarations),
             wide=self._writer.current_wide_numbers(snapshot_as_read.wide),
             preserved=quarantined,
-            last_known=self._all_last_known(),
-            unknown_hash_ids=self._unknown.hash_ids,
+            last_known=Contents.merged(self._last_known.values()),
         )
-        if unknown:
-            snapshot = self._with_removals_held(snapshot, unknown)
-        declarations = layout.declarations(self.family)
-        are_declared = all(container.name in snapshot.programmed.containers for container in declarations.containers)
-        found = _listed_declarations(listing, declarations)
-        are_known = not invalidation.declarations or found == self._accepted_declarations
-        if snapshot.table is not TableState.READY or (are_declared and are_known):
+        snapshot = self._removal_hold.applied_to(snapshot, self.state)
+        if snapshot.table is not TableState.READY or self._declarations.are_in_force(
+            snapshot, may_be_foreign=invalidation.declarations
+        ):
             return snapshot
         try:
-            self._table.declare(declarations)
+            self._declarations.declare(self._table, snapshot)
         except UnavailableError:
             raise
         except KernelError:
             return self._for_replacement(snapshot)  # A set or map has a name of knft's layout and another type.
-        self._accepted_declarations = found
         return snapshot
-
-    def _all_last_known(self) -> Contents:
-        """Return the last known contents of the quarantined Service ports and of unknown Services."""
-        return Contents.merged((*self._last_known.values(), self._unknown.contents))
-
-    def _with_removals_held(self, snapshot: TableSnapshot, unknown: UnknownObjects) -> TableSnapshot:
-        names = (name for name in self.state.service_ports() if unknown.includes_service(name.service))
-        snapshot = snapshot.with_removals_held(
-            [name for name in names if not self.state.endpoints(name)],
-            keeps_node=unknown.includes_node and self._removal_hold.keeps_node(self.state.node),
-            keeps_all=unknown.anything,
-        )
-        return self._for_replacement(snapshot) if snapshot.table is TableState.INCOMPATIBLE else snapshot
 
     def _for_replacement(self, snapshot: TableSnapshot) -> TableSnapshot:
         """Return the snapshot for a sync that replaces the table; raise KernelError while removals are held."""
@@ -381,7 +349,7 @@ class Proxier:
             self._partial_snapshot(frozenset()),
             scope=SyncScope.UNCLAIMED_ONLY,
             preserved=self._quarantine.names(),
-            last_known=self._all_last_known(),
+            last_known=Contents.merged((*self._last_known.values(), self._removal_hold.found)),
         )
         try:
             self._commit(cleanup, PreviousContents(ProgrammedContents()), now)
@@ -436,14 +404,3 @@ class Proxier:
 
 def _with_listing(previous: PreviousContents, snapshot: TableSnapshot) -> PreviousContents:
     return structs.replace(previous, found=snapshot.listing.contents) if snapshot.listing is not None else previous
-
-
-def _listed_declarations(listing: TableListing | None, declarations: Table) -> dict[str, Any]:
-    """Return how knft's sets and maps were listed, by name, without the numbers that the kernel gives them."""
-    own = {container.name for container in declarations.containers}
-    listed = listing.declarations.items() if listing is not None else ()
-    return {
-        each.name: {field: value for field, value in fields.items() if field != "handle"}
-        for each, fields in listed
-        if each.name in own
-    }

@@ -1,8 +1,14 @@
 """RemovalHold: while not all objects are known, a sync removes nothing that may belong to the unknown ones."""
 
+from msgspec import structs
+
 from knft.errors import UnavailableError
 from knft.model.node import NodeView
 from knft.model.unknown import NOTHING_UNKNOWN
+from knft.nft.objects import Contents
+from knft.sync.previous_contents import find_services
+from knft.sync.state import ServiceState
+from knft.sync.table_snapshot import TableSnapshot, TableState
 
 
 class RemovalHold:
@@ -18,6 +24,8 @@ class RemovalHold:
         """The objects that are unknown in this sync; they do not change during a sync."""
         self.was_released = False
         """Whether this sync may remove what the sync before could not."""
+        self.found = Contents.empty()
+        """What the last full sync found in the kernel of unknown Services, unless anything is unknown."""
 
     def start_sync(self) -> None:
         """Fix ``unknown`` and ``was_released`` for one sync, before it takes the changed objects.
@@ -27,7 +35,31 @@ class RemovalHold:
         previous, self.unknown = self.unknown, self.requested
         self.was_released = bool(previous) and previous != self.unknown
 
-    def keeps_node(self, node: NodeView) -> bool:
+    def applied_to(self, snapshot: TableSnapshot, state: ServiceState) -> TableSnapshot:
+        """Return the snapshot for a full sync that removes nothing that may belong to unknown objects.
+
+        Raises UnavailableError if it would have to replace the table.
+        """
+        unknown = self.unknown
+        self.found = Contents.empty()
+        if not unknown:
+            return snapshot
+        if snapshot.table is TableState.INCOMPATIBLE:
+            self.check_replacement()
+            return snapshot.for_replacement()
+        if snapshot.listing is not None and not unknown.anything:
+            services = find_services(unknown.includes_service, snapshot.listing.contents)
+            self.found = services.contents
+            last_known = Contents.merged((snapshot.last_known, services.contents))
+            snapshot = structs.replace(snapshot, last_known=last_known, unknown_hash_ids=services.hash_ids)
+        names = (name for name in state.service_ports() if unknown.includes_service(name.service))
+        return snapshot.with_removals_held(
+            [name for name in names if not state.endpoints(name)],
+            keeps_node=unknown.includes_node and self._keeps_node(state.node),
+            keeps_all=unknown.anything,
+        )
+
+    def _keeps_node(self, node: NodeView) -> bool:
         """Tell whether the node's contents stay as they were found: until the node changes."""
         if self._first_node is None:
             self._first_node = node
