@@ -3,14 +3,16 @@
 from random import Random
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 from tests.sync.memory_history import MemoryHistory
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_any_history_with_small_pieces_ends_with_the_table_of_a_fresh_start(
-    monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    for module in ("prepare", "table_writer"):
-        monkeypatch.setattr(f"knft.sync.{module}.MAX_ELEMENTS", 4)
-    MemoryHistory(Random(seed)).run(60)
+@settings(max_examples=3, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(rng=st.randoms(use_true_random=False, note_method_calls=False))
+def test_any_history_with_small_pieces_ends_with_the_table_of_a_fresh_start(rng: Random) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("prepare", "table_writer"):
+            patch.setattr(f"knft.sync.{module}.MAX_ELEMENTS", 4)
+        MemoryHistory(rng).run(60)
