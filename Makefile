@@ -6,7 +6,7 @@ VENV = .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster churn fuzz soak bench bench-cluster install clean
+.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity churn fuzz soak bench bench-cluster install clean
 
 help:
 	@echo 'make demo          run knft in a small cluster made of network namespaces (under a minute)'
@@ -20,6 +20,7 @@ help:
 	@echo 'make test-vm       run scenarios, sticky Services and IPVS on Debian 12'"'"'s kernel 6.1, in a virtual machine (as root)'
 	@echo 'make test-trixie   run the tests that load rules with libnftables of Debian 13 (as root)'
 	@echo 'make test-cluster  run knft against a real etcd and kube-apiserver, built once from Go modules; ARGS selects test files'
+	@echo 'make test-parity   run knft beside the real kube-proxy in random clusters, and compare packets, rules, metrics, health and conntrack; ARGS="--seed 7"'
 	@echo 'make churn         measure latency at 1 000 endpoint changes a second through the API server'
 	@echo 'make fuzz          search for manifests that break knft, for ten minutes; SECONDS=60 SEED=7'
 	@echo 'make soak          run long tests: 100 000 steps of a random history, 100 000 changes of sticky Services, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS, SEED'
@@ -82,6 +83,10 @@ test-trixie: $(INSTALLED)
 # The first run builds for ten minutes or more, with Go of this machine or from PyPI. Files in ARGS replace the default ones.
 test-cluster: $(INSTALLED)
 	@$(BIN)/python -m tests.cluster $(ARGS)
+
+# ARGS="--seed 7" runs one seed alone, "--help" lists the other options; tests/parity/__init__.py describes the lane.
+test-parity: $(INSTALLED)
+	@$(BIN)/python -m tests.parity $(ARGS)
 
 churn: $(INSTALLED)
 	@$(BIN)/python -m tests.cluster.churn $(ARGS)

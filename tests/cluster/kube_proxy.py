@@ -36,10 +36,11 @@ _FLAGS = (
 
 
 class Response(NamedTuple):
-    """The status and body of an HTTP response."""
+    """The status, body and headers of an HTTP response; the names of headers are in lower case."""
 
     status: int
     body: str
+    headers: dict[str, str]
 
 
 class KubeProxy(ServerProcess):
@@ -107,7 +108,8 @@ def get(node: Namespace, port: int, path: str, address: str = "127.0.0.1") -> Re
     host = f"[{address}]" if ":" in address else address
     with node.entered(), urllib3.PoolManager() as pool:
         answer = pool.request("GET", f"http://{host}:{port}{path}", timeout=10.0, retries=False)
-    return Response(answer.status, answer.data.decode())
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    return Response(answer.status, answer.data.decode(), headers)
 
 
 def _kubeconfig(cluster: Cluster, folder: Path) -> Path:

@@ -10,6 +10,7 @@ import errno
 import ipaddress
 import socket
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 _SOL_RAW = 255
@@ -60,15 +61,20 @@ def listen(family: socket.AddressFamily) -> socket.socket:
 
 def receive(raw: socket.socket, flow: Flow) -> DestinationUnreachable | None:
     """Return the first message about ``flow``, or None if there is none; messages about other flows are discarded."""
+    return next((notice for notice in receive_all(raw) if notice.flow == flow), None)
+
+
+def receive_all(raw: socket.socket) -> Iterator[DestinationUnreachable]:
+    """Yield all messages that have arrived."""
     parse = _parse_v4 if raw.family == socket.AF_INET else _parse_v6
     while True:
         try:
             message, peer = raw.recvfrom(2048)
         except BlockingIOError:
-            return None
+            return
         notice = parse(message, peer[0])
-        if notice is not None and notice.flow == flow:
-            return notice
+        if notice is not None:
+            yield notice
 
 
 def _parse_v4(message: bytes, sender: str) -> DestinationUnreachable | None:

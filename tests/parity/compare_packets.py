@@ -1,0 +1,121 @@
+"""Sends each packet on all nodes until the same servers have answered, and returns the packets that differ.
+
+An endpoint is chosen at random, so a packet's results are the set of the results of many connections. A Service with
+session affinity has one result for each client, which may be another on each node.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from tests.parity.dial import Result, Target, dial_all
+from tests.parity.nodes import ParityNode
+
+Results = frozenset[Result]
+"""All results of one packet, sent several times."""
+_MIN_ROUNDS = 5
+_MAX_ROUNDS = 250
+"""Attempts after which each of 8 endpoints has answered on both nodes, or a test fails falsely once in 10^13."""
+_REFUSAL_ROUNDS = 8
+"""Rounds after which a packet that is refused on one node only is dialled again with more patience."""
+_SILENCES = (0.15, 1.0, 3.0)
+"""Seconds without an answer that count as a drop: a packet differs only if it does with the longest time too."""
+_ANY_SERVER = "one server for each client"
+
+
+class Mismatch(NamedTuple):
+    """A packet whose results differ, and its results on both nodes."""
+
+    target: Target
+    left: Results
+    right: Results
+
+    def __str__(self) -> str:
+        """Return one line."""
+        return f"{self.target}: {' or '.join(sorted(self.left))} | knft: {' or '.join(sorted(self.right))}"
+
+
+class Observations:
+    """The results of all packets on each node."""
+
+    def __init__(
+        self, left: Sequence[ParityNode], right: ParityNode, targets: Sequence[Target], sticky: Iterable[Target]
+    ) -> None:
+        """Send nothing yet; ``sticky`` are the packets to Services with session affinity."""
+        self._left, self._right = tuple(left), right
+        self._nodes = (*left, right)
+        self._targets = targets
+        self._sticky = frozenset(sticky)
+        self._results: dict[str, list[set[Result]]] = {node.name: [set() for _ in targets] for node in self._nodes}
+
+    def observe(self, may_differ: Callable[[ParityNode, Target], bool]) -> None:
+        """Dial until each packet has equal results everywhere, except where ``may_differ``, or long enough."""
+        pending = list(range(len(self._targets)))
+        for silence in _SILENCES:
+            for number in pending:
+                for results in self._results.values():
+                    results[number].clear()
+            pending = self._dial_until_equal(pending, silence, may_differ)
+
+    def _dial_until_equal(
+        self, pending: list[int], silence: float, may_differ: Callable[[ParityNode, Target], bool]
+    ) -> list[int]:
+        unequal: list[int] = []
+        for count in range(1, _MAX_ROUNDS + 1):
+            if not pending:
+                break
+            self._dial(pending, silence)
+            rest = []
+            for number in pending:
+                if self._is_equal(number, may_differ):
+                    if count < _MIN_ROUNDS and self._is_answered(number):
+                        rest.append(number)
+                elif count >= _REFUSAL_ROUNDS and self._differs_in_refusals(number, may_differ):
+                    unequal.append(number)
+                else:
+                    rest.append(number)
+            pending = rest
+        return [*unequal, *pending]
+
+    def _dial(self, numbers: Sequence[int], silence: float) -> None:
+        targets = [self._targets[number] for number in numbers]
+        with ThreadPoolExecutor(len(self._nodes)) as threads:
+            found = list(threads.map(lambda node: dial_all(node.lab, targets, silence), self._nodes))
+        for node, results in zip(self._nodes, found, strict=True):
+            for number, result in zip(numbers, results, strict=True):
+                self._results[node.name][number].add(result)
+
+    def _is_equal(self, number: int, may_differ: Callable[[ParityNode, Target], bool]) -> bool:
+        expected = self._comparable(self._right, number)
+        return all(
+            self._comparable(node, number) == expected or may_differ(node, self._targets[number]) for node in self._left
+        )
+
+    def _differs_in_refusals(self, number: int, may_differ: Callable[[ParityNode, Target], bool]) -> bool:
+        expected = _refusals(self._results[self._right.name][number])
+        return any(
+            _refusals(self._results[node.name][number]) != expected
+            for node in self._left
+            if not may_differ(node, self._targets[number])
+        )
+
+    def _is_answered(self, number: int) -> bool:
+        return any(" from " in result for results in self._results.values() for result in results[number])
+
+    def _comparable(self, node: ParityNode, number: int) -> Results:
+        found = self._results[node.name][number]
+        if self._targets[number] in self._sticky and sum(" from " in result for result in found) == 1:
+            return frozenset(_ANY_SERVER if " from " in result else result for result in found)
+        return frozenset(found)
+
+    def mismatches(self, node: ParityNode) -> list[Mismatch]:
+        """Return the packets whose results on a node differ from knft's."""
+        return [
+            Mismatch(target, frozenset(self._results[node.name][number]), frozenset(self._results["knft"][number]))
+            for number, target in enumerate(self._targets)
+            if self._comparable(node, number) != self._comparable(self._right, number)
+        ]
+
+
+def _refusals(results: set[Result]) -> set[Result]:
+    return {result for result in results if " from " not in result}
