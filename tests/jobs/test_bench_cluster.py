@@ -14,7 +14,7 @@ from tests.bench.results import Results
 from tests.cluster.bench.commit_watch import CommitWatch
 from tests.cluster.bench.document import PERFORMANCE, README, documents, recorded
 from tests.cluster.bench.endpoints import EndpointNumbers, spread
-from tests.cluster.bench.figures import CHANGE, CHANGE_CPU, START, START_CPU, Figure, p99
+from tests.cluster.bench.figures import CHANGE, CHANGE_CPU, LOAD, START, START_CPU, Figure, p99
 from tests.cluster.bench.proxy_names import IPTABLES, KNFT, LEGACY, NFTABLES, PROXY_NAMES, default_proxies
 from tests.cluster.bench.sizes import Repetitions, Size, size_named
 from tests.cluster.bench.stored_objects import copies, stored_keys
@@ -141,6 +141,14 @@ def test_table_says_why_a_proxy_was_not_measured() -> None:
     assert "kube-proxy iptables: not ready after 900 s." in text
 
 
+@pytest.mark.parametrize(("load", "shown"), [(0.5, True), (8.0, False)])
+def test_times_of_a_busy_machine_are_left_out(load: float, *, shown: bool) -> None:
+    records = (Record(KNFT, SIZE, LOAD, {"of_a_core": load}), Record(KNFT, SIZE, CHANGE, {"in_force_ms": 6.0}))
+    text = markdown(Results({}, records))
+    assert ("time until in force" in text) is shown
+    assert ("Times are left out" in text) is not shown
+
+
 def test_p99_of_few_samples_is_the_largest() -> None:
     records = tuple(Record(KNFT, SIZE, CHANGE, {"cpu_ms": float(value)}) for value in range(25))
     assert Figure("", "ms", CHANGE, "cpu_ms", p99).value(Results({}, records), KNFT, SIZE) == 24.0
@@ -152,7 +160,7 @@ def test_p99_of_few_samples_is_the_largest() -> None:
     [
         (CommitWatch, ["nft add table ip x; nft add chain ip x c", "nft add rule ip x c ip daddr {} drop"]),
         (CommitWatch, ["iptables -t nat -N c", "iptables -t nat -A c -p tcp -j DNAT --to-destination {}:80"]),
-        (XtablesWatch, ["iptables-legacy -t nat -N c", "iptables-legacy -t nat -A c -p tcp -j DNAT --to {}:80"]),
+        (XtablesWatch, ["iptables-legacy -w -t nat -N c", "iptables-legacy -w -t nat -A c -p tcp -j DNAT --to {}:80"]),
     ],
     ids=["nft", "iptables", "iptables-legacy"],
 )

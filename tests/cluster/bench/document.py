@@ -11,7 +11,16 @@ from pathlib import Path
 import msgspec
 
 from tests.bench.results import RESULTS_FOLDER, Results
-from tests.cluster.bench.figures import BULK_CPU, CHANGE_CPU, CHANGE_P50, MEMORY_SETTLED, RESTART_CPU, START_CPU, Figure
+from tests.cluster.bench.figures import (
+    BULK_CPU,
+    CHANGE_CPU,
+    CHANGE_P50,
+    MEMORY_SETTLED,
+    RESTART_CPU,
+    START_CPU,
+    Figure,
+    shown_figures,
+)
 from tests.cluster.bench.proxy_names import PROXY_NAMES
 from tests.cluster.bench.table import NOTHING, cells, spoken_size, tables
 
@@ -55,7 +64,7 @@ def readme_lines(results: Results) -> Iterator[str]:
     for figure, sizes in _README_ROWS:
         for size in sizes:
             shown = tuple(cells(results, figure, size, proxies))
-            if set(shown) != {NOTHING}:
+            if set(shown) != {NOTHING} and figure in shown_figures(results, size):
                 yield f"| {spoken_size(size)} | {figure.label}, {figure.unit} | {' | '.join(shown)} |"
 
 

@@ -82,7 +82,7 @@ class ProxyMeasurement:
 
     def _load(self) -> Record:
         minute, _, _ = os.getloadavg()
-        return self._record(LOAD, {"minute": minute})
+        return self._record(LOAD, {"of_a_core": minute / (os.cpu_count() or 1)})
 
     def _start_again(self) -> dict[str, float]:
         """Start without rules."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from tests.bench.results import Results
-from tests.cluster.bench.figures import FIGURES, Figure
+from tests.cluster.bench.figures import FIGURES, Figure, shown_figures
 from tests.cluster.bench.proxy_names import KNFT, PROXY_NAMES
 
 NOTHING = "-"
@@ -21,9 +21,12 @@ def tables(results: Results) -> Iterator[str]:
         measured = {record.proxy for record in results.records if record.shape == size}
         proxies = tuple(name for name in PROXY_NAMES if name in measured)
         yield from (f"| {spoken_size(size)} | {' | '.join(proxies)} |", f"| --- |{' --- |' * len(proxies)}")
-        for figure in FIGURES:
+        figures = shown_figures(results, size)
+        for figure in figures:
             yield f"| {figure.label}, {figure.unit} | {' | '.join(cells(results, figure, size, proxies))} |"
         yield ""
+        if figures != FIGURES:
+            yield from ("Times are left out, because other processes used most of the CPU.", "")
         for proxy in proxies:
             if note := results.note(proxy, size):
                 yield from (f"{proxy}: {note}.", "")

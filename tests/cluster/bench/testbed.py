@@ -84,8 +84,8 @@ class Testbed:
         self.node.run(["nft", "flush", "ruleset"])
         for tool, tables in (("iptables-legacy", "ip_tables_names"), ("ip6tables-legacy", "ip6_tables_names")):
             for table in self._legacy_tables(tables):
-                self.node.run([tool, "-t", table, "-F"])
-                self.node.run([tool, "-t", table, "-X"])
+                self.node.run([tool, "-w", "-t", table, "-F"])
+                self.node.run([tool, "-w", "-t", table, "-X"])
         flush_conntrack(self.node)
 
     def _legacy_tables(self, file: str) -> list[str]:
