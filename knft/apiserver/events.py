@@ -47,6 +47,7 @@ class EventCorrelator:
         self._sent: OrderedDict[Event, tuple[float, int]] = OrderedDict()
         self._object_buckets: OrderedDict[ObjectReference, TokenBucket] = OrderedDict()
         self._total_bucket = TokenBucket(qps=0.2, burst=50)
+        self._limited = 0
 
     def correlate(self, event: Event, now: float) -> Event | None:
         """Return the event as it has to be sent, None if it must not be sent."""
@@ -54,12 +55,19 @@ class EventCorrelator:
         bucket = self._object_buckets.setdefault(event.regarding, TokenBucket(qps=1 / 300, burst=10))
         _mark_recent(self._sent, event)
         _mark_recent(self._object_buckets, event.regarding)
-        if now - sent_at < REPEAT_SECONDS or not bucket.allow(now) or not self._total_bucket.allow(now):
+        is_repeated = now - sent_at < REPEAT_SECONDS
+        if is_repeated or not bucket.allow(now) or not self._total_bucket.allow(now):
+            self._limited += not is_repeated
             self._sent[event] = (sent_at, suppressed + 1)
             return None
         self._sent[event] = (now, 0)
         suffix = f" (repeated; {suppressed} more since the last event)" if suppressed else ""
         return msgspec.structs.replace(event, note=_truncate(event.note, MAX_NOTE - len(suffix)) + suffix)
+
+    def take_limited(self) -> int:
+        """Return how many events were not sent because of the limits since the last call, repeated ones excluded."""
+        count, self._limited = self._limited, 0
+        return count
 
 
 def _mark_recent(remembered: "OrderedDict[Key, Value]", key: Key) -> None:
@@ -144,8 +152,11 @@ class EventPoster:
     def _report_drops(self) -> None:
         with self._lock:
             count, self._unreported_drops = self._unreported_drops, 0
+            limited = self._correlator.take_limited()
         if count:
             log.warning("dropped %d events because the API server did not accept them", count)
+        if limited:
+            log.warning("did not send %d events: knft sends at most 50 at once, then 12 in a minute", limited)
 
     def start(self, stop: threading.Event) -> None:
         """Send queued events until ``stop`` is set; events that are queued then are dropped."""

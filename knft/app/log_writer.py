@@ -38,10 +38,20 @@ class LogWriter:
     capabilities, or forks, must not have other threads before.
     """
 
-    def __init__(self, descriptor: int, format_report: Callable[[int], str]) -> None:
-        """``format_report`` returns the line that reports a number of dropped lines."""
+    def __init__(
+        self,
+        descriptor: int,
+        format_report: Callable[[int], str],
+        before_wait: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        """``format_report`` returns the line that reports a number of dropped lines.
+
+        The thread calls ``before_wait`` when the queue is empty, and again after the seconds that it returns, or after
+        ``wake``. It may call ``write``.
+        """
         self._descriptor = descriptor
         self._format_report = format_report
+        self._before_wait = before_wait
         self._changed = threading.Condition()
         self._queue: deque[_Line] = deque()
         self._queued_bytes = 0
@@ -70,6 +80,11 @@ class LogWriter:
             self._has_thread = True
         threading.Thread(target=self._run, name="log", daemon=True).start()
 
+    def wake(self) -> None:
+        """Let the thread call ``before_wait``."""
+        with self._changed:
+            self._changed.notify_all()
+
     def flush(self, seconds: float) -> bool:
         """Wait until all lines are written, at most so many seconds; return whether they are."""
         with self._changed:
@@ -85,7 +100,10 @@ class LogWriter:
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._queue)
+                while not self._queue:
+                    seconds = self._before_wait()
+                    if not self._queue:
+                        self._changed.wait(seconds)
                 line = self._queue[0]
             is_written = self._write_line(line, None)
             with self._changed:

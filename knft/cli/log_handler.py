@@ -2,11 +2,14 @@
 
 import atexit
 import logging
+import math
 import os
 import sys
+import time
 from types import TracebackType
 
 from knft.app.log_writer import LogWriter
+from knft.cli.line_limit import MAX_LINES, LineLimit
 from knft.memory_errors import exit_if_out_of_memory
 
 EXIT_SECONDS = 5.0
@@ -23,17 +26,44 @@ class LogHandler(logging.Handler):
         super().__init__()
         self.setFormatter(formatter)
         descriptor = sys.stderr.fileno() if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY)
-        self.writer = LogWriter(descriptor, self._format_report)
+        self._limit = LineLimit()
+        self.writer = LogWriter(descriptor, self._format_report, self._write_due_summaries)
         # Not in ``flush``: logging.shutdown calls that with the handler's lock, so that other threads could not log.
-        atexit.register(self.writer.flush, EXIT_SECONDS)
+        atexit.register(self._write_all)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Pass on the line of a record."""
         try:
-            self.writer.write(self.format(record))
+            if self._is_admitted(record):
+                self.writer.write(self.format(record))
         except Exception as error:  # noqa: BLE001 - as in the handlers of the standard library
             exit_if_out_of_memory(error)
             self.handleError(record)
+
+    def _is_admitted(self, record: logging.LogRecord) -> bool:
+        """Return whether to log a record: only so many warnings and errors of one place in the code."""
+        if record.levelno < logging.WARNING:
+            return True
+        place = (record.pathname, record.lineno)
+        number = self._limit.count(place, record.getMessage(), time.monotonic())
+        if number == MAX_LINES + 1:
+            self.writer.wake()  # It learns when the summary is due.
+        return number <= MAX_LINES
+
+    def _write_due_summaries(self) -> float | None:
+        """Log how many lines were not logged in past intervals; return in how many seconds the next summary is due."""
+        now = time.monotonic()
+        self._write_summaries(now)
+        return self._limit.next_summary(now)
+
+    def _write_summaries(self, now: float) -> None:
+        for text in self._limit.take_summaries(now):
+            self.writer.write(self._format(logging.WARNING, "%s", text))
+
+    def _write_all(self) -> None:
+        """Write the summaries of all intervals, and all lines."""
+        self._write_summaries(math.inf)
+        self.writer.flush(EXIT_SECONDS)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """Log why a record could not be formatted; logging's own method could block."""

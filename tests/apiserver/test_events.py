@@ -100,6 +100,16 @@ def test_events_of_many_objects_are_limited() -> None:
     assert len(correlator._object_buckets) <= 4097
 
 
+def test_events_that_the_limit_left_out_are_logged(posting: PosterAndServer, caplog: pytest.LogCaptureFixture) -> None:
+    """Repeated events do not count."""
+    poster = EventPoster(posting.connection, "node-1", lambda: 0.0)
+    for number in (*range(60), 0):
+        poster.post(failed_service(f"s{number}", "note"))
+    poster.start(posting.stop)
+    wait_until(lambda: bool(caplog.messages), "a log line")
+    assert caplog.messages == ["did not send 10 events: knft sends at most 50 at once, then 12 in a minute"]
+
+
 def test_failed_event_is_retried_and_then_dropped(posting: PosterAndServer, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "knft")
     posting.server.respond_next("post", respond_status(503, "not now"), times=3)

@@ -40,6 +40,26 @@ def running_writer(descriptor: int) -> Iterator[LogWriter]:
     assert writer.flush(LONG)
 
 
+def test_thread_writes_lines_that_are_due_while_it_waits(empty_pipe: BlockedPipe) -> None:
+    """It asks again after the seconds that it was told, and after ``wake``."""
+    delays: list[float | None] = [None, 0.0, None]
+    asked: list[float | None] = []
+
+    def before_wait() -> float | None:
+        asked.append(delays[len(asked)] if len(asked) < len(delays) else None)
+        if len(asked) == len(delays):
+            writer.write("due")
+        return asked[-1]
+
+    writer = LogWriter(empty_pipe.writer, str, before_wait)
+    writer.start()
+    wait_until(lambda: len(asked) == 1, "the first question")
+    writer.wake()
+    wait_until(lambda: len(asked) >= 3, "the third question")
+    assert writer.flush(LONG)
+    assert empty_pipe.text() == "due\n"
+
+
 @pytest.mark.parametrize("mode", ["thread", "no thread"])
 def test_lines_arrive_in_their_order(empty_pipe: BlockedPipe, mode: str) -> None:
     writer = LogWriter(empty_pipe.writer, str)
