@@ -66,11 +66,11 @@ class Transaction(Struct, frozen=True):
         """The number of rules in ``new_chains``."""
         return sum(len(chain.rules) for chain in self.new_chains)
 
-    def endpoint_phase(self, size: int, sets: Collection[str] = ()) -> tuple[list["Transaction"], "Transaction"]:
-        """Return the transactions of the endpoint phase, and the transaction without what they add.
+    def split_endpoints(self, size: int, sets: Collection[str] = ()) -> tuple["Transaction", "Transaction"]:
+        """Return a transaction that adds what the endpoint phase adds, and the transaction without that.
 
-        They add the elements of endpoint maps, and of ``sets``, that replace no others. No packet looks these up before
-        the main phase changes verdicts. Each adds at most ``size`` elements; if one would be enough, there is none.
+        These are the elements of endpoint maps, and of ``sets``, that replace no others. No packet looks them up before
+        the main phase changes verdicts. If there are at most ``size``, the endpoint phase adds nothing.
         """
         early: dict[str, Mapping[Key, Value]] = {}
         for name, added in self.added.items():
@@ -78,14 +78,19 @@ class Transaction(Struct, frozen=True):
                 replaced = set(self.removed.get(name, ()))
                 early[name] = {key: value for key, value in added.items() if key not in replaced} if replaced else added
         if sum(map(len, early.values())) <= size:
-            return [], self
+            return Transaction(self.family, self.table), self
         left = {
             name: {key: value for key, value in added.items() if key not in early[name]} if name in early else added
             for name, added in self.added.items()
         }
-        elements = ((name, *item) for name, added in early.items() for item in added.items())
-        pieces = [Transaction(self.family, self.table, added=added) for added in _pieces(elements, size)]
-        return pieces, structs.replace(self, added={name: added for name, added in left.items() if added})
+        main = structs.replace(self, added={name: added for name, added in left.items() if added})
+        return Transaction(self.family, self.table, added=early), main
+
+    def addition_pieces(self, size: int) -> Iterator["Transaction"]:
+        """Yield transactions that add the ``added`` elements, at most ``size`` each."""
+        elements = ((name, *item) for name, added in self.added.items() for item in added.items())
+        for added in _pieces(elements, size):
+            yield Transaction(self.family, self.table, added=added)
 
     def main_phase(self) -> "Transaction":
         """Return the main phase: everything but ``new_chains`` and ``deferred_removals``."""

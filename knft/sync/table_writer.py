@@ -119,22 +119,22 @@ class TableWriter:
 
     def _send(self, snapshot: TableSnapshot, prepared: PreparedTransaction) -> None:
         family, transaction = self._state.node.family, prepared.transaction
-        endpoint_phase, main = transaction.main_phase().endpoint_phase(MAX_ELEMENTS, ENDPOINT_SETS)
+        endpoints, main = transaction.main_phase().split_endpoints(MAX_ELEMENTS, ENDPOINT_SETS)
         match snapshot.table:
             case TableState.READY:
                 # A packet that entered the base chain before a commit sees new map elements but old rules. If a chain
                 # were created in the same commit as the element that leads to it, it would have none (6.18).
                 for piece in transaction.new_chains_phase(MAX_RULES):
                     self._table.commit(piece)
-                self._send_endpoints(endpoint_phase)
+                self._send_endpoints(endpoints)
                 self._table.commit(main)
             case TableState.MISSING:
                 self._table.declare(layout.declarations(family))
-                if endpoint_phase or transaction.new_rule_count > MAX_RULES:
+                if not endpoints.is_empty or transaction.new_rule_count > MAX_RULES:
                     # Before the endpoints: for each new rule with a map, the kernel walks all elements of the map.
                     for piece in transaction.new_chains_phase(MAX_RULES):
                         self._table.commit(piece)
-                    self._send_endpoints(endpoint_phase)
+                    self._send_endpoints(endpoints)
                     transaction = main
                 self._table.commit(transaction)
             case TableState.INCOMPATIBLE:
@@ -142,8 +142,8 @@ class TableWriter:
                 affinity_entries = migrate_affinity(self._table.dynamic_elements())
                 self._table.replace(layout.whole_table(declared, transaction, affinity_entries))
 
-    def _send_endpoints(self, pieces: Iterable[Transaction]) -> None:
-        for piece in pieces:
+    def _send_endpoints(self, endpoints: Transaction) -> None:
+        for piece in endpoints.addition_pieces(MAX_ELEMENTS):
             self.has_unrecorded_endpoints = True
             self._table.commit(piece)
 

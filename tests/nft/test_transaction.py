@@ -19,7 +19,8 @@ def _transaction(count: int, *, replaced: int = 0) -> Transaction:
 def test_pieces_have_at_most_the_given_size() -> None:
     transaction = _transaction(10)
 
-    pieces, main = transaction.endpoint_phase(4)
+    endpoints, main = transaction.split_endpoints(4)
+    pieces = list(endpoints.addition_pieces(4))
 
     assert [piece.added_count for piece in pieces] == [4, 4, 2]
     together = {key: value for piece in pieces for key, value in piece.added["endpoints-tcp"].items()}
@@ -31,9 +32,9 @@ def test_elements_of_given_sets_are_sent_with_the_endpoints() -> None:
     members: dict[Key, Value] = {("10.244.0.1",): None, ("10.244.0.2",): None}
     added = {"service-ips": VERDICTS, "hairpin-connections": members, "cluster-ips": members}
 
-    pieces, main = Transaction("ip", "knft", added=added).endpoint_phase(1, ("hairpin-connections",))
+    endpoints, main = Transaction("ip", "knft", added=added).split_endpoints(1, ("hairpin-connections",))
 
-    assert [piece.added for piece in pieces] == [{"hairpin-connections": {key: None}} for key in members]
+    assert endpoints.added == {"hairpin-connections": members}
     assert main.added == {"service-ips": VERDICTS, "cluster-ips": members}
 
 
@@ -41,18 +42,18 @@ def test_replaced_endpoints_stay_in_the_main_phase() -> None:
     """Their removal and addition must be one transaction."""
     transaction = _transaction(10, replaced=3)
 
-    pieces, main = transaction.endpoint_phase(4)
+    endpoints, main = transaction.split_endpoints(4)
 
-    assert [piece.added_count for piece in pieces] == [4, 3]
-    assert not any(piece.removed for piece in pieces)
+    assert endpoints.added_count == 7
+    assert not endpoints.removed
     assert main.added["endpoints-tcp"].keys() == set(main.removed["endpoints-tcp"])
 
 
 @pytest.mark.parametrize("count", [0, 4])
 def test_small_transactions_are_sent_as_a_whole(count: int) -> None:
     transaction = _transaction(count)
-    pieces, main = transaction.endpoint_phase(4)
-    assert pieces == []
+    endpoints, main = transaction.split_endpoints(4)
+    assert endpoints.is_empty
     assert main is transaction
 
 
