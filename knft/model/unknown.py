@@ -6,6 +6,8 @@ from msgspec import Struct
 
 from knft.model.names import NamespacedName
 
+MAX_SHOWN = 3
+
 
 class UnknownObjects(Struct, frozen=True):
     """The objects that invalid manifests may describe; rules in the kernel may belong to them.
@@ -24,13 +26,14 @@ class UnknownObjects(Struct, frozen=True):
         return self.anything or self.node or bool(self.services or self.namespaces)
 
     def __str__(self) -> str:
-        """Return them as text for a log, such as "Service default/web and the node"."""
+        """Return them as text for a log, such as "the node and Service default/web"; at most ``MAX_SHOWN`` by name."""
         if self.anything:
             return "every object"
-        parts = [f"Service {service}" for service in sorted(self.services)]
+        parts = ["the node"] if self.node else []
         parts += [f"all Services in namespace {namespace}" for namespace in sorted(self.namespaces)]
-        parts += ["the node"] if self.node else []
-        return " and ".join(parts)
+        parts += [f"Service {service}" for service in sorted(self.services)]
+        more = [f"{len(parts) - MAX_SHOWN} more"] if len(parts) > MAX_SHOWN else []
+        return " and ".join(parts[:MAX_SHOWN] + more)
 
     @classmethod
     def merged(cls, parts: Iterable["UnknownObjects"]) -> "UnknownObjects":

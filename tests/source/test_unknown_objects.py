@@ -55,7 +55,9 @@ def test_several_invalid_documents_are_merged() -> None:
     unknown = decode(documents.encode()).unknown
     assert unknown == UnknownObjects.merged((SHOP_WEB, SHOP_WEB_ABC))
     assert str(unknown) == "Service shop/web and Service shop/web-abc"
-    assert str(UnknownObjects.merged((SHOP, NODE))) == "all Services in namespace shop and the node"
+    assert str(UnknownObjects.merged((SHOP, NODE))) == "the node and all Services in namespace shop"
+    names = frozenset(NamespacedName("shop", name) for name in "abcde")
+    assert str(UnknownObjects(services=names)) == "Service shop/a and Service shop/b and Service shop/c and 2 more"
 
 
 @pytest.mark.parametrize(
