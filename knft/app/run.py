@@ -180,6 +180,7 @@ def _run_until_stopped(
     observers = (*monitoring.observers, flow_cleaner)
     daemon = live_daemon(config, library, observers, allow_node_mismatch=options.allow_node_mismatch)
     daemon.update_local_addresses(local_addresses())
+    library.on_progress = monitoring.health.sync_progressed
     monitoring.register_counters(daemon, library, lambda: log_writer.dropped_lines)
     source.register_metrics(monitoring.metrics)
     monitoring.start()

@@ -61,6 +61,8 @@ class WorkerProcess:
         """
         self._lock = threading.Lock()
         self._on_port_ids = on_port_ids
+        self.on_progress: Callable[[], None] = lambda: None
+        """Called when a call has received a part of its answer, such as some elements of a set."""
         self.start_count = 0
         """How many workers have been started."""
         self._worker: _Worker | None = self._start()
@@ -97,7 +99,8 @@ class WorkerProcess:
             worker = self._worker or self._start()
             self._worker = None
             try:
-                answer = worker.request(request, receive)
+                answer = worker.request(request, self._reporting_progress(receive))
+                self.on_progress()
             except BaseException as error:
                 self._on_port_ids(frozenset())
                 if isinstance(error, LibraryDiedError):
@@ -111,6 +114,13 @@ class WorkerProcess:
         if answer.error:
             raise KernelError(answer.error, answer.detail)
         return answer.output
+
+    def _reporting_progress(self, receive: Callable[[bytes], None]) -> Callable[[bytes], None]:
+        def receive_part(buffer: bytes) -> None:
+            receive(buffer)
+            self.on_progress()
+
+        return receive_part
 
     def replace_if_died_within(self, seconds: float) -> bool:
         """Wait up to ``seconds`` for an idle worker to exit; if it did, start another and return True.

@@ -1,6 +1,7 @@
 """The proxy's own health checks ``/livez`` and ``/healthz`` (docs/behaviour/health.md#proxy).
 
-A family is healthy unless a change has been pending for longer than the timeout.
+A family is healthy unless a change has been pending for longer than the timeout. For ``/livez`` it is also healthy
+while a long sync makes progress: a restart would only begin the same work again.
 """
 
 import threading
@@ -39,6 +40,12 @@ class ProxyHealth(SyncObserver):
         self._last_updated: dict[Family, Timestamp] = {}
         self._pending_since: dict[Family, Timestamp] = {}
         """When the oldest change that is not synced yet was queued."""
+        self._running: set[Family] = set()
+        """The families that are being synced."""
+        self._failed: set[Family] = set()
+        """The families whose last sync failed."""
+        self._progressed_at = clock()
+        """When a sync began, or last got an answer from the kernel."""
 
     def loop_started(self, family: Family) -> None:
         """Count as up to date: the first sync is pending only from its failure on."""
@@ -50,12 +57,28 @@ class ProxyHealth(SyncObserver):
         with self._lock:
             self._pending_since.setdefault(family, now)
 
+    def sync_started(self, family: Family) -> None:
+        """Record that a family is being synced."""
+        now = self._clock()
+        with self._lock:
+            self._running.add(family)
+            self._progressed_at = now
+
+    def sync_progressed(self) -> None:
+        """Record that the sync that is running has got an answer from the kernel; from any thread."""
+        now = self._clock()
+        with self._lock:
+            self._progressed_at = now
+
     def sync_succeeded(self, report: SyncReport, _state: ServiceState) -> None:
         """Record that nothing is pending."""
         self._record_update(report.family)
 
     def sync_failed(self, family: Family, _seconds: float) -> None:
         """Keep changes pending; if nothing was queued, count the failed sync as pending from now."""
+        with self._lock:
+            self._running.discard(family)
+            self._failed.add(family)
         self.sync_queued(family)
 
     def _record_update(self, family: Family) -> None:
@@ -63,15 +86,28 @@ class ProxyHealth(SyncObserver):
         with self._lock:
             self._last_updated[family] = now
             self._pending_since.pop(family, None)
+            self._running.discard(family)
+            self._failed.discard(family)
 
-    def families(self) -> dict[Family, FamilyHealth]:
-        """Return the health of the families whose loop has started."""
+    def families(self, *, tolerates_progress: bool = False) -> dict[Family, FamilyHealth]:
+        """Return the health of the families whose loop has started.
+
+        With ``tolerates_progress``, a family is also healthy while a sync, of any family, makes progress.
+        """
         monotonic = self._clock().monotonic
         with self._lock:
             return {
-                family: FamilyHealth(updated, self._is_in_time(family, monotonic))
+                family: FamilyHealth(
+                    updated,
+                    self._is_in_time(family, monotonic) or (tolerates_progress and self._progresses(family, monotonic)),
+                )
                 for family, updated in self._last_updated.items()
             }
+
+    def _progresses(self, family: Family, monotonic: float) -> bool:
+        """Tell whether a sync makes progress; not after a failed sync of the family, which may fail for ever."""
+        recently = monotonic - self._progressed_at.monotonic < self._timeout
+        return bool(self._running) and family not in self._failed and recently
 
     def _is_in_time(self, family: Family, monotonic: float) -> bool:
         pending_since = self._pending_since.get(family)
@@ -83,7 +119,7 @@ class ProxyHealth(SyncObserver):
 
     def livez(self) -> Response:
         """Return the response of ``/livez``: the health of this process alone."""
-        return self._response(self.families(), {}, node_eligible=True)
+        return self._response(self.families(tolerates_progress=True), {}, node_eligible=True)
 
     def healthz(self, *, node_eligible: bool) -> Response:
         """Return the response of ``/healthz``: whether load balancers should send traffic to this node."""

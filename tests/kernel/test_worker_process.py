@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -27,6 +28,18 @@ def test_answers_equal_those_of_the_library(library: WorkerProcess) -> None:
         library.run("delete table ip u")
     assert "delete table ip u" in refused.value.detail
     assert '"name": "t"' in library.run("list tables")
+
+
+def test_parts_of_an_answer_are_progress(library: WorkerProcess) -> None:
+    """The health check needs to know that a long reading goes on."""
+    library.run("add table ip t\nadd set ip t s { type inet_service; }")
+    library.run(f"add element ip t s {{ {', '.join(map(str, range(1, 1001)))} }}")
+    received: list[bytes] = []
+    reported: list[int] = []
+    library.on_progress = lambda: reported.append(len(received))
+    library.dump_elements(socket.AF_INET, "t", "s", received.append)
+    assert reported == [*range(1, len(received) + 1), len(received)]
+    assert len(received) > 1
 
 
 def test_killed_worker_is_reported_once_and_replaced(library: WorkerProcess) -> None:

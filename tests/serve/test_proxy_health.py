@@ -38,7 +38,8 @@ class _Health:
         assert (alive.status, ready.status) == (livez, healthz)
         for response, has_node in ((alive, False), (ready, True)):
             body = msgspec.json.decode(response.body)
-            assert body["healthy"] is (livez == 200)
+            has_late_change = has_node and self.eligible and healthz != 200
+            assert body["healthy"] is (livez == 200 and not has_late_change)
             assert body.get("nodeEligible") == (self.eligible if has_node else None)
 
 
@@ -59,6 +60,44 @@ def test_late_families_make_the_proxy_unhealthy_until_updated() -> None:
     health.expect(livez=503, healthz=503)
     health.updated(V6)
     health.expect(livez=200, healthz=200)
+
+
+def test_liveness_tolerates_a_long_sync_that_makes_progress() -> None:
+    """A restart would begin the same reading of a large table again, for ever. Load balancers see the late change."""
+    health = _Health()
+    health.updated(V4, V6)
+    health.queued(V4, V6)
+    health.health.sync_started(V4)
+    for _ in range(5):
+        health.clock.pass_time(TIMEOUT - 1)
+        health.health.sync_progressed()
+    health.clock.pass_time(TIMEOUT - 1)
+    health.expect(livez=200, healthz=503)
+    health.updated(V4)
+    health.health.sync_started(V6)
+    health.expect(livez=200, healthz=503)
+    health.updated(V6)
+    health.expect(livez=200, healthz=200)
+
+
+def test_sync_without_progress_fails_the_liveness() -> None:
+    health = _Health()
+    health.updated(V4, V6)
+    health.queued(V4, V6)
+    health.health.sync_started(V4)
+    health.clock.pass_time(TIMEOUT)
+    health.expect(livez=503, healthz=503)
+
+
+def test_progress_of_syncs_that_fail_again_and_again_does_not_count() -> None:
+    health = _Health()
+    health.updated(V4, V6)
+    health.health.sync_started(V4)
+    health.health.sync_failed(V4, 1.0)
+    health.clock.pass_time(TIMEOUT)
+    health.health.sync_started(V4)
+    health.health.sync_progressed()
+    health.expect(livez=503, healthz=503)
 
 
 @pytest.mark.parametrize("family", list(Family))
