@@ -3,6 +3,7 @@
 import subprocess
 import time
 from contextlib import closing
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.bench.process_tree import cpu_seconds, descendants, is_busy, pss_mib, resident_mib
 from tests.bench.record import ENDED, Record
 from tests.bench.results import Results
+from tests.cluster.bench.address_search import AddressSearch
 from tests.cluster.bench.commit_watch import CommitWatch
 from tests.cluster.bench.document import PERFORMANCE, README, documents, recorded
 from tests.cluster.bench.endpoints import EndpointNumbers, spread
@@ -152,6 +154,17 @@ def test_times_of_a_busy_machine_are_left_out(load: float, *, shown: bool) -> No
 def test_p99_of_few_samples_is_the_largest() -> None:
     records = tuple(Record(KNFT, SIZE, CHANGE, {"cpu_ms": float(value)}) for value in range(25))
     assert Figure("", "ms", CHANGE, "cpu_ms", p99).value(Results({}, records), KNFT, SIZE) == 24.0
+
+
+@pytest.mark.parametrize("numbers", [[2688], [2688, 2689, 2700], [5, 70000]])
+def test_search_finds_all_addresses(numbers: list[int]) -> None:
+    """2688 is 10.128.10.128, whose halves are equal."""
+    search = AddressSearch(numbers)
+    addresses = [IPv4Address(address(number)).packed for number in numbers]
+    search.search(b"\x0a\x80\x0a" + b"".join(addresses[:-1]) + addresses[-1][:3])
+    assert search.missing == 1
+    search.search(b"\x0a\x80" + addresses[-1])
+    assert search.missing == 0
 
 
 @pytest.mark.kernel

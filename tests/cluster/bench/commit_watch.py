@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterable
 from typing import Self
 
-from tests.cluster.churn.commit_listener import address_words, open_notifications
-from tests.cluster.churn.numbered_endpoints import FIRST
+from tests.cluster.bench.address_search import AddressSearch
+from tests.cluster.churn.commit_listener import open_notifications
 from tests.support.lab.namespace import Namespace
 
 _LARGEST_MESSAGE = 1 << 20
@@ -22,7 +22,7 @@ class CommitWatch:
     def __init__(self, namespace: Namespace, numbers: Iterable[int]) -> None:
         """Take the numbers of endpoints that are not in the rules yet."""
         self._namespace = namespace
-        self._missing = {FIRST + number for number in numbers}
+        self._search = AddressSearch(numbers)
         self._time = 0.0
         self._is_closed = False
 
@@ -43,17 +43,17 @@ class CommitWatch:
     def wait(self, seconds: float) -> float:
         """Return the ``time.monotonic()`` of the commit that added the last endpoint; raise TimeoutError."""
         self._thread.join(seconds)
-        if self._missing:
-            msg = f"{len(self._missing)} endpoints are not in the rules after {seconds:g} s"
+        if self._search.missing:
+            msg = f"{self._search.missing} endpoints are not in the rules after {seconds:g} s"
             raise TimeoutError(msg)
         return self._time
 
     def _listen(self) -> None:
-        while self._missing and not self._is_closed:
+        while self._search.missing and not self._is_closed:
             try:
                 message = self._socket.recv(_LARGEST_MESSAGE)
             except TimeoutError:
                 continue
             now = time.monotonic()
-            self._missing.difference_update(address_words(message))
+            self._search.search(message)
             self._time = now

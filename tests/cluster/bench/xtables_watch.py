@@ -13,14 +13,13 @@ import time
 from collections.abc import Iterable
 from typing import Self
 
-from tests.cluster.churn.commit_listener import address_words
-from tests.cluster.churn.numbered_endpoints import FIRST
+from tests.cluster.bench.address_search import AddressSearch
 from tests.support.lab.namespace import Namespace
 
 _TABLE = b"nat".ljust(32, b"\0")
 _GET_INFO, _GET_ENTRIES = 64, 65  # IPT_SO_GET_INFO and IPT_SO_GET_ENTRIES of linux/netfilter_ipv4/ip_tables.h
 _INFO_SIZE, _ENTRIES_OFFSET = 84, 40
-_POLL_SECONDS = 0.002
+_POLL_SECONDS, _FIRST_READING_SECONDS = 0.002, 0.1
 # Reading the table takes at most this share of the time.
 _READING_SHARE = 0.05
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -32,7 +31,7 @@ class XtablesWatch:
     def __init__(self, namespace: Namespace, numbers: Iterable[int]) -> None:
         """Take the numbers of endpoints that are not in the rules yet."""
         self._namespace = namespace
-        self._missing = {FIRST + number for number in numbers}
+        self._search = AddressSearch(numbers)
         self._time = 0.0
         self._is_closed = False
 
@@ -53,18 +52,18 @@ class XtablesWatch:
     def wait(self, seconds: float) -> float:
         """Return the ``time.monotonic()`` of the change that added the last endpoint; raise TimeoutError."""
         self._thread.join(seconds)
-        if self._missing:
-            msg = f"{len(self._missing)} endpoints are not in the rules after {seconds:g} s"
+        if self._search.missing:
+            msg = f"{self._search.missing} endpoints are not in the rules after {seconds:g} s"
             raise TimeoutError(msg)
         return self._time
 
     def _look(self) -> None:
-        known, next_reading = self._info(), 0.0
-        while self._missing and not self._is_closed:
+        known, next_reading = self._info(), time.monotonic() + _FIRST_READING_SECONDS
+        while self._search.missing and not self._is_closed:
             info, now = self._info(), time.monotonic()
             if info != known or now > next_reading:
                 known = info
-                self._missing.difference_update(address_words(self._entries(info)))
+                self._search.search(self._entries(info))
                 self._time = now
                 next_reading = now + (time.monotonic() - now) / _READING_SHARE
             time.sleep(_POLL_SECONDS)

@@ -53,7 +53,7 @@ class CommitListener:
         """Return the time of the first notification with each number's address after it was sent."""
         first: dict[int, float] = {}
         for seconds, message in _records(self._file):
-            for number in (word - FIRST for word in address_words(message) if FIRST <= word < _LIMIT):
+            for number in (word - FIRST for word in _words(message) if FIRST <= word < _LIMIT):
                 if number not in first and sent.get(number, math.inf) <= seconds:
                     first[number] = seconds
         return first
@@ -72,8 +72,7 @@ def open_notifications() -> socket.socket:
     return kernel
 
 
-def address_words(message: bytes) -> Sequence[int]:
-    """Return all words of a message, among them each IPv4 address in it."""
+def _words(message: bytes) -> Sequence[int]:
     # Netlink attributes are aligned to four bytes, and so are addresses, in network byte order.
     words = array("I", message[: len(message) & ~3])
     words.byteswap()
