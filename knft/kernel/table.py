@@ -16,7 +16,7 @@ from knft.kernel.set_reader import SetReader
 from knft.kernel.table_flags import flags_of
 from knft.nft.codec.deletions import deletion_commands
 from knft.nft.codec.listing import TableListing, parse_listing
-from knft.nft.codec.tables import declarations_text, table_text, transaction_json
+from knft.nft.codec.tables import declarations_text, table_text, transaction_commands
 from knft.nft.objects import Key, NamedObject, Table, Value
 from knft.nft.transaction import Transaction
 
@@ -140,7 +140,7 @@ class KernelTable:
         """Send a transaction, unless it is empty."""
         with self._keeping_ownership():
             if not transaction.is_empty:
-                self._library.run(transaction_json(transaction).decode())
+                self._library.run(transaction_commands(transaction))
 
     def delete(self, objects: Sequence[NamedObject], flushed_chains: Sequence[str] = ()) -> None:
         """Remove all rules of some chains, then delete ``objects``, in one transaction."""

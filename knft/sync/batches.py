@@ -8,11 +8,12 @@ from knft.model.names import ServicePortName
 def split_by_rules(rules: Mapping[ServicePortName, int], max_rules: int) -> list[frozenset[ServicePortName]]:
     """Return the Service ports in batches of at most ``max_rules`` rules, or of one Service port with more.
 
-    ``rules`` are the numbers of rules that the Service ports write. Those without rules are in the first batches.
+    ``rules`` are the numbers of rules that the Service ports write. Those with few rules are in the first batches, so
+    that they need not wait for those with many.
     """
     batches: list[set[ServicePortName]] = [set()]
     count = 0
-    for name in sorted(rules, key=lambda name: (rules[name] > 0, name)):
+    for name in sorted(rules, key=lambda name: (rules[name], name)):
         if batches[-1] and rules[name] and count + rules[name] > max_rules:
             batches.append(set())
             count = 0

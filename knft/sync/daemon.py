@@ -174,12 +174,22 @@ class Daemon:
             with _bugs_logged("the check of foreign changes"):
                 self._begin_check(proxier)
         with gc_disabled():
-            succeeded = [self._sync_one(proxier) for proxier in self._proxiers]
+            succeeded = self._sync_until_complete()
         if self._had_full_sync:
             self._had_full_sync = False
             with _bugs_logged("the garbage collection"):
                 freeze_and_trim()
-        return all(succeeded)
+        return succeeded
+
+    def _sync_until_complete(self) -> bool:
+        """Sync every family until all changes are in force, or a sync fails; return whether all succeeded.
+
+        Changes that arrive meanwhile are part of the next sync of their family, so few rules go before them.
+        """
+        while True:
+            succeeded = [self._sync_one(proxier) for proxier in self._proxiers]
+            if not all(succeeded) or all(proxier.is_complete for proxier in self._proxiers):
+                return all(succeeded)
 
     def _begin_check(self, proxier: Proxier) -> None:
         """Make the next sync a full one if the check of foreign changes is due."""

@@ -4,6 +4,7 @@
 """
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
@@ -26,8 +27,13 @@ from knft.sync.state import ServiceState
 from knft.sync.superseded import Removals, defer_unreachable, find_superseded
 from knft.sync.table_snapshot import Owner, SpecialOwner, StickyPortRecord, TableSnapshot
 
-MAX_RULES = 4096
-"""Rules of new chains in one transaction; libnftables 1.0.6 needs about 20 KB of memory for each."""
+MAX_RULES = 1 << 10
+"""Once a transaction of a partial sync has this many rules of sticky Service ports, it takes no further one. More rules
+in new chains are sent before the main phase. libnftables 1.0.6 needs about 20 KB of memory for each rule. As JSON they
+have less than a MiB, so that the worker process is not replaced (``knft.kernel.process.RECYCLE_BYTES``)."""
+
+MAX_NEW_RULES = 3 << 10
+"""The most rules in one transaction of the new-chains phase. It is sent as text, a third of the size of JSON."""
 
 MAX_ELEMENTS = 1 << 13
 """The most elements in one transaction of the endpoint phase or the cleanup phase. libnftables 1.0.6 needs nearly 3 KB
@@ -44,7 +50,8 @@ class PreparedTransaction(Struct, frozen=True):
     the affected wide Service ports, None if the Service port is no longer wide. ``without_affinity`` are Service ports
     that get no session affinity, because all numbers are in use; ``render_errors`` those that could not be rendered.
     ``removes_unclaimed`` tells whether it removes unclaimed contents. ``deletable_chains`` can be deleted in a separate
-    transaction after it, which the kernel refuses if a foreign rule refers to one of them.
+    transaction after it, which the kernel refuses if a foreign rule refers to one of them. ``postponed`` are owners of
+    the snapshot that the transaction does not change, because it has enough rules without them.
     """
 
     desired: Fragments
@@ -56,6 +63,7 @@ class PreparedTransaction(Struct, frozen=True):
     render_errors: dict[ServicePortName, Exception]
     removes_unclaimed: bool
     deletable_chains: tuple[str, ...]
+    postponed: frozenset[ServicePortName] = frozenset()
 
     def contents(self) -> dict[Owner, Contents | None]:
         """Return the contents that each owner will have."""
@@ -63,11 +71,14 @@ class PreparedTransaction(Struct, frozen=True):
 
 
 def prepare_transaction(
-    snapshot: TableSnapshot, state: ServiceState, config: Config, now: float
+    snapshot: TableSnapshot, state: ServiceState, config: Config, now: float, max_rules: float = math.inf
 ) -> PreparedTransaction:
-    """Return the transaction from ``snapshot`` to the contents that ``state`` requires; ``now`` is in seconds."""
+    """Return the transaction from ``snapshot`` to the contents that ``state`` requires; ``now`` is in seconds.
+
+    As soon as it has ``max_rules`` rules of chains of Service ports, the other sticky Service ports are postponed.
+    """
     family = state.node.family
-    rendering = _Rendering(snapshot, state, config, now)
+    rendering = _Rendering(snapshot, state, config, now, max_rules)
     desired = rendering.render_all()
     if snapshot.is_full:
         snapshot.claim_unchanged_chains(desired)
@@ -107,6 +118,7 @@ def prepare_transaction(
         rendering.render_errors,
         rendering.removes_unclaimed,
         _deletable_chains(snapshot, diff, now),
+        frozenset(rendering.postponed),
     )
 
 
@@ -129,7 +141,11 @@ class _Numbers:
 class _Rendering:
     """Renders the owners of a snapshot."""
 
-    def __init__(self, snapshot: TableSnapshot, state: ServiceState, config: Config, now: float) -> None:
+    def __init__(
+        self, snapshot: TableSnapshot, state: ServiceState, config: Config, now: float, max_rules: float
+    ) -> None:
+        self._max_rules = max_rules
+        self.postponed: set[ServicePortName] = set()
         self._snapshot = snapshot
         self._state = state
         self._config = config
@@ -145,7 +161,7 @@ class _Rendering:
 
     def render_all(self) -> dict[Owner, Fragment | None]:
         """Return the desired contents of each owner. Owners are sorted: equal objects give equal transactions."""
-        desired = self._render_owners(sorted(self._snapshot.owners, key=_sort_key), self.numbers)
+        desired = self._render_up_to_limit(sorted(self._snapshot.owners, key=_sort_key))
         preserved = self._preserved()
         if self._snapshot.retires_records:
             self.numbers.sticky.retire_unassigned(preserved.hash_ids | set(map(sticky_hash_id, self.render_errors)))
@@ -161,6 +177,19 @@ class _Rendering:
             unclaimed = kept.without(merged)
             unclaimed.members -= _superseded_ranges(unclaimed, merged)
             desired[SpecialOwner.UNCLAIMED] = Fragment(unclaimed) if unclaimed != Contents.empty() else None
+        return desired
+
+    def _render_up_to_limit(self, owners: Iterable[Owner]) -> dict[Owner, Fragment | None]:
+        """Render the owners in order; once the transaction has enough rules, postpone those that need many."""
+        desired: dict[Owner, Fragment | None] = {}
+        rules = 0
+        for owner in owners:
+            if rules >= self._max_rules and isinstance(owner, ServicePortName) and self._state.is_sticky(owner):
+                self.postponed.add(owner)
+                continue
+            rendered = self._render_owners([owner], self.numbers)
+            desired |= rendered
+            rules += _changed_rule_count(self._snapshot.programmed.get(owner), rendered.get(owner))
         return desired
 
     def _render_owners(self, owners: Iterable[Owner], numbers: _Numbers) -> dict[Owner, Fragment | None]:
@@ -197,6 +226,13 @@ class _Rendering:
             | set(map(sticky_hash_id, self._snapshot.preserved))
             | self._snapshot.unknown_hash_ids,
         )
+
+
+def _changed_rule_count(before: Contents | None, after: Fragment | None) -> int:
+    """Return the number of rules in the chains of its own that a Service port changes."""
+    found = before.chains if before is not None else {}
+    chains = after.contents.chains if after is not None else {}
+    return sum(len(chain.rules) for name, chain in chains.items() if found.get(name) != chain)
 
 
 class _Preserved(Struct, frozen=True):

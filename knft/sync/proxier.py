@@ -6,6 +6,7 @@ After a failed commit the contents of the table are unknown: the next sync reads
 (a full sync).
 """
 
+import math
 from collections.abc import Callable, Collection, Sequence
 
 from msgspec import structs
@@ -18,6 +19,7 @@ from knft.model.names import ServicePortName
 from knft.model.unknown import ANYTHING, NOTHING_UNKNOWN, UnknownObjects
 from knft.nft.codec.listing import TableListing
 from knft.nft.objects import Contents
+from knft.render.remembered import BLOCK_SIZE
 from knft.sync.batches import split_by_rules
 from knft.sync.declarations import Declarations
 from knft.sync.invalidation import Invalidation, PendingInvalidations
@@ -62,6 +64,8 @@ class Proxier:
         self._invalidations = PendingInvalidations()
         self._is_check_planned = False
         self._unreported_changes: PendingChanges | None = None
+        self._postponed: frozenset[ServicePortName] = frozenset()
+        """Changed Service ports that the last sync left to the next one, because it wrote enough rules without them."""
         self._quarantine = Quarantine(config.sync_period)
         self._last_known: dict[ServicePortName, Contents] = {}
         """The last known contents of quarantined Service ports."""
@@ -75,6 +79,9 @@ class Proxier:
 
     def sync(self) -> SyncReport:
         """Bring the table up to date. Raises KernelError if that fails; the next sync is then a full one.
+
+        If many rules change, the sync is not complete: the caller should call it again at once, so that changes that
+        arrive meanwhile need not wait for all of these rules.
 
         If the kernel refuses only some Service ports, the others are in force, and the report names the quarantined
         ones.
@@ -92,7 +99,7 @@ class Proxier:
             if isinstance(error, LibraryDiedError):
                 self._table.ensure_working()  # Raises an error with the reason if the library always dies.
             raise
-        self._unreported_changes = None
+        in_force, self._unreported_changes = reported.split(self._postponed)
         refused_before, self._removals_reported = self._removals_reported, self._writer.refused_removals
         return SyncReport(
             family=self.family,
@@ -103,7 +110,7 @@ class Proxier:
             chains_written=self._counters.chains_written,
             seconds=self._clock() - started,
             kernel_seconds=self._counters.kernel_seconds,
-            changed_service_ports=reported.service_ports,
+            changed_service_ports=in_force.service_ports,
             without_affinity=tuple(self._counters.without_affinity),
             losing_claim_count=self.state.losing_claim_count(),
             newly_losing_claims=self.state.take_newly_losing_claims(),
@@ -112,8 +119,9 @@ class Proxier:
             orphan_error=self._orphan_retry.reason if self._orphan_retry is not None else "",
             refused_removals=self._removals_reported - refused_before,
             next_sync_within=self._next_sync_within(),
-            trigger_times=reported.trigger_times,
-            conntrack_cleanup_required=reported.conntrack_cleanup_required,
+            trigger_times=in_force.trigger_times,
+            conntrack_cleanup_required=in_force.conntrack_cleanup_required,
+            is_complete=self.is_complete,
             repair=repair or RepairReport(error=self._repair.error),
         )
 
@@ -138,7 +146,14 @@ class Proxier:
         programmed = self._writer.detach_programmed()
         if not due and programmed is not None and self._commit_changes(programmed, changes, now):
             return None
-        return self._sync_full(PreviousContents(programmed or ProgrammedContents()), now)
+        repair = self._sync_full(PreviousContents(programmed or ProgrammedContents()), now)
+        self._postponed = frozenset()
+        return repair
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last sync left no changes to the next one."""
+        return not self._postponed
 
     def read_table(self) -> TableListing | None:
         """Return the table as it is in the kernel, None without one; raise KernelError if it cannot be read."""
@@ -196,8 +211,11 @@ class Proxier:
         )
 
     def _commit_changes(self, programmed: ProgrammedContents[Owner], changes: PendingChanges, now: float) -> bool:
-        """Commit the changes; return False if the kernel refuses them, so that a full sync is needed."""
-        changed = changes.service_ports - self._quarantine.names()
+        """Commit the changes; return False if the kernel refuses them, so that a full sync is needed.
+
+        Once the transaction has many rules, the other sticky Service ports are postponed.
+        """
+        changed = (changes.service_ports | self._postponed) - self._quarantine.names()
         first, *others = split_by_rules({name: self._rules_of(name) for name in changed}, MAX_RULES)
         node = {SpecialOwner.NODE} if changes.node is not None else set[SpecialOwner]()
         removal_due = now - self._last_sticky_removal >= STICKY_REMOVAL_INTERVAL_SECONDS
@@ -212,17 +230,15 @@ class Proxier:
         )
         self._last_sticky_removal = now if removal_due else self._last_sticky_removal
         try:
-            self._commit(snapshot, PreviousContents(programmed), now)
-            for names in others:
-                self._commit(self._partial_snapshot(names), PreviousContents(programmed), now)
+            postponed = self._commit(snapshot, PreviousContents(programmed), now, MAX_RULES)
         except KernelError:
             return False
+        self._postponed = postponed.union(*others)
         return True
 
     def _rules_of(self, name: ServicePortName) -> int:
-        """Return about how many rules a changed Service port writes: a sticky one has a rule for each endpoint."""
-        port = self.state.service_port(name)
-        return len(self.state.endpoints(name)) if port is not None and port.affinity_seconds else 0
+        """Return about how many rules a changed Service port writes: those of one block if an endpoint has changed."""
+        return min(len(self.state.endpoints(name)), BLOCK_SIZE) if self.state.is_sticky(name) else 0
 
     def _sync_full(self, previous: PreviousContents, now: float) -> RepairReport:
         """Read the table back and commit all differences; quarantine the Service ports that the kernel refuses."""
@@ -388,14 +404,20 @@ class Proxier:
             self._last_known[name] = previous.last_known(name)
         self._quarantine.add(name, reason, now)
 
-    def _commit(self, snapshot: TableSnapshot, previous: PreviousContents, now: float) -> None:
-        """Commit the owners of a snapshot; raise KernelError if the kernel refuses the transaction."""
-        prepared, seconds = self._writer.commit(snapshot, now)
+    def _commit(
+        self, snapshot: TableSnapshot, previous: PreviousContents, now: float, max_rules: float = math.inf
+    ) -> frozenset[ServicePortName]:
+        """Commit the owners of a snapshot; raise KernelError if the kernel refuses the transaction.
+
+        Returns the Service ports that are postponed, because the transaction has ``max_rules`` rules without them.
+        """
+        prepared, seconds = self._writer.commit(snapshot, now, max_rules)
         self._counters.add(prepared, seconds, table_created=snapshot.table is not TableState.READY)
         self._removal_hold.record_commit()
         self._release_from_quarantine(snapshot.owners - prepared.render_errors.keys())
         for name, error in prepared.render_errors.items():
             self._quarantine_service_port(name, f"rendering failed, please report this: {error!r}", previous, now)
+        return prepared.postponed
 
     def _release_from_quarantine(self, owners: Collection[Owner]) -> None:
         self._quarantine.release(owners)

@@ -17,7 +17,7 @@ MAX_LIBRARY_DEATHS = 50
 Name = TypeVar("Name", ServicePortName, NamedObject, str)
 
 
-def bisect(names: Sequence[Name], commit: Callable[[Sequence[Name]], None]) -> dict[Name, KernelError]:
+def bisect(names: Sequence[Name], commit: Callable[[Sequence[Name]], object]) -> dict[Name, KernelError]:
     """Commit all ``names`` except those that are refused even alone; return the refused names and their errors.
 
     ``commit`` raises KernelError if the kernel refuses the batch, or LibraryDiedError if it crashes libnftables.

@@ -53,7 +53,7 @@ class SyncReport(Struct, frozen=True):
     kernel_seconds: float
     """The part of ``seconds`` that was spent in libnftables and the kernel."""
     changed_service_ports: frozenset[ServicePortName]
-    """The Service ports that changed since the last successful sync, including deleted ones."""
+    """The Service ports whose changes are in force since this sync, including deleted ones."""
     losing_claim_count: int
     """How many claims are to frontends that another Service owns."""
     newly_losing_claims: tuple[LosingClaim, ...]
@@ -72,9 +72,12 @@ class SyncReport(Struct, frozen=True):
     next_sync_within: float | None
     """Seconds within which the next sync should start; None for no limit."""
     trigger_times: TriggerTimes
-    """When the changes happened in the cluster; includes those of failed syncs since the last success."""
+    """When the changes that are in force happened in the cluster; includes those of failed syncs since the last
+    success."""
     conntrack_cleanup_required: bool
     """Whether a changed Service has, or had, UDP endpoints; includes failed syncs since the last success."""
+    is_complete: bool = True
+    """Whether all changes are in force. If not, the next sync should follow at once."""
     repair: RepairReport = RepairReport()
     """The result of reading the table back after a repair."""
 

@@ -4,7 +4,7 @@ Any thread may pass objects in; ``drain`` and ``plan`` belong to the sync thread
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime
 
 from msgspec import Struct, structs
@@ -45,6 +45,22 @@ class PendingChanges(Struct, frozen=True):
             later.node or self.node,
             times,
             self.conntrack_cleanup_required or later.conntrack_cleanup_required,
+        )
+
+
+    def split(self, waiting: Collection[ServicePortName]) -> "tuple[PendingChanges, PendingChanges | None]":
+        """Return the changes that are in force, and those of the Service ports that are ``waiting``.
+
+        Conntrack is cleaned up after both. The trigger times of a Service belong to the last of its ports.
+        """
+        if not waiting:
+            return self, None
+        services = {name.service for name in waiting}
+        in_force = {name: times for name, times in self.trigger_times.items() if name not in services}
+        later = {name: times for name, times in self.trigger_times.items() if name in services}
+        return (
+            structs.replace(self, service_ports=self.service_ports.difference(waiting), trigger_times=in_force),
+            structs.replace(self, service_ports=frozenset(waiting), node=None, trigger_times=later),
         )
 
 
@@ -165,6 +181,11 @@ class ServiceState:
     def service_port(self, name: ServicePortName) -> ServicePort | None:
         """Return one Service port, or None if it does not exist."""
         return self._services.get(name)
+
+    def is_sticky(self, name: ServicePortName) -> bool:
+        """Whether there is a Service port of that name with session affinity."""
+        port = self._services.get(name)
+        return port is not None and port.affinity_seconds > 0
 
     def endpoints(self, name: ServicePortName) -> tuple[Endpoint, ...]:
         """Return all endpoints of one Service port, ready or not, sorted by key."""

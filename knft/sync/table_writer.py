@@ -1,5 +1,6 @@
 """TableWriter: owns the known state of one family's table, and is the only writer of the table."""
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -27,7 +28,7 @@ from knft.sync.audit import (
     listed_rules,
 )
 from knft.sync.foreign_objects import find_foreign_objects
-from knft.sync.prepare import MAX_ELEMENTS, MAX_RULES, PreparedTransaction, prepare_transaction
+from knft.sync.prepare import MAX_ELEMENTS, MAX_NEW_RULES, MAX_RULES, PreparedTransaction, prepare_transaction
 from knft.sync.quarantine import bisect
 from knft.sync.state import ServiceState
 from knft.sync.table_interface import TableInterface
@@ -83,16 +84,19 @@ class TableWriter:
         taken = set(self.wide.values())
         return {name: number for name, number in found.items() if number not in taken} | self.wide
 
-    def commit(self, snapshot: TableSnapshot, now: float) -> tuple[PreparedTransaction, float]:
+    def commit(
+        self, snapshot: TableSnapshot, now: float, max_rules: float = math.inf
+    ) -> tuple[PreparedTransaction, float]:
         """Render the owners of a snapshot, send the transaction, and return it and the seconds that it took.
 
+        As soon as it has ``max_rules`` rules of chains of Service ports, the other sticky Service ports are postponed.
         Raises KernelError if the kernel refuses it: ``programmed`` is then as before. (Chains and endpoints of earlier
         phases that were committed stay in the kernel and are not recorded.) Raises UnavailableError if it is unknown
         whether it was committed: ``programmed`` is then as before, too, and the caller must read the table back. Raises
         KernelError also if only the deferred removals are refused: the rest is then in force and recorded, and the
         elements that they should have removed become orphans.
         """
-        prepared = prepare_transaction(snapshot, self._state, self._config, now)
+        prepared = prepare_transaction(snapshot, self._state, self._config, now, max_rules)
         started = self._clock()
         previous = self.detach_programmed()
         # Only after detach_programmed: an audit that starts from here on finds no contents, and ends.
@@ -124,7 +128,7 @@ class TableWriter:
             case TableState.READY:
                 # A packet that entered the base chain before a commit sees new map elements but old rules. If a chain
                 # were created in the same commit as the element that leads to it, it would have none (6.18).
-                for piece in transaction.new_chains_phase(MAX_RULES):
+                for piece in transaction.new_chains_phase(MAX_NEW_RULES):
                     self._table.commit(piece)
                 self._send_endpoints(endpoints)
                 self._table.commit(main)
@@ -132,7 +136,7 @@ class TableWriter:
                 self._table.declare(layout.declarations(family))
                 if not endpoints.is_empty or transaction.new_rule_count > MAX_RULES:
                     # Before the endpoints: for each new rule with a map, the kernel walks all elements of the map.
-                    for piece in transaction.new_chains_phase(MAX_RULES):
+                    for piece in transaction.new_chains_phase(MAX_NEW_RULES):
                         self._table.commit(piece)
                     self._send_endpoints(endpoints)
                     transaction = main

@@ -27,6 +27,7 @@ MORE_CONFIGS = (
 def _harness_with_services(namespace: Namespace, config: Config = CONFIG) -> KernelHarness:
     harness = KernelHarness(namespace, config)
     harness.apply(service("web", 7, node_port=30080, **LOCAL), *slices("web", [11, 12, 13], local=[11]))
+    harness.sync()  # From here on, new chains are sent before the main phase, as text.
     harness.apply(service("kept", 8, node_port=30081, **STICKY, **LOCAL), *slices("kept", [11, 12, 13], local=[11, 12]))
     harness.apply(service("open", 9, node_port=30082, **STICKY), *slices("open", [11]))
     udp = service("udp", 10, node_port=30083)

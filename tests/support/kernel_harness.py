@@ -193,8 +193,9 @@ class KernelHarness:
             self.dispatcher.handle([ObjectChange(previous, current)])
 
     def sync(self) -> dict[Family, SyncReport]:
-        """Sync both families."""
-        return {family: proxier.sync() for family, proxier in self.proxiers.items()}
+        """Sync both families until all changes are in force; return the last reports."""
+        reports = {family: proxier.sync() for family, proxier in self.proxiers.items()}
+        return reports if all(report.is_complete for report in reports.values()) else self.sync()
 
     def last_transaction(self, family: Family = Family.IPV4) -> Transaction:
         """Return the last transaction of a family."""

@@ -16,8 +16,12 @@ def test_nothing_is_one_empty_batch() -> None:
 
 
 def test_batch_ends_before_it_has_too_many_rules() -> None:
-    assert split_by_rules({A: 6, B: 5, C: 5, PLAIN: 0}, 10) == [frozenset({PLAIN, A}), frozenset({B, C})]
+    assert split_by_rules({A: 5, B: 6, C: 6, PLAIN: 0}, 10) == [frozenset({PLAIN, A}), frozenset({B}), frozenset({C})]
+
+
+def test_service_ports_with_few_rules_come_first() -> None:
+    assert split_by_rules({A: 8, B: 4, C: 2}, 10) == [frozenset({C, B}), frozenset({A})]
 
 
 def test_service_port_with_more_rules_is_a_batch_of_its_own() -> None:
-    assert split_by_rules({A: 1, B: 20, C: 1}, 10) == [frozenset({A}), frozenset({B}), frozenset({C})]
+    assert split_by_rules({A: 1, B: 20, C: 1}, 10) == [frozenset({A, C}), frozenset({B})]

@@ -7,6 +7,7 @@ from knft.families import Family
 from knft.nft.objects import Entry
 from knft.nft.transaction import Transaction
 from knft.render.names import SERVICE_IPS
+from knft.render.remembered import BLOCK_SIZE
 from tests.support.kernel_harness import KernelHarness, contents_of_fresh_start, service, slices
 from tests.support.refused_services import refuse_address
 
@@ -140,8 +141,8 @@ def test_new_chains_of_a_large_sticky_service_are_sent_in_pieces(
     harness: KernelHarness, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     """All chains exist before the first has rules, since rules may lead to any of them; the verdicts come last."""
-    for module in ("prepare", "table_writer"):
-        monkeypatch.setattr(f"knft.sync.{module}.MAX_RULES", 10)
+    for name in ("prepare.MAX_RULES", "table_writer.MAX_RULES", "table_writer.MAX_NEW_RULES"):
+        monkeypatch.setattr(f"knft.sync.{name}", 10)
     if table == "existing":
         harness.sync()
     ports = [{"name": f"p{number}", "port": number} for number in range(1, 6)]
@@ -189,3 +190,58 @@ def test_changed_chains_of_a_large_sticky_service_are_sent_in_pieces(
     assert port.reads == 1
     counts = harness.listing().rule_counts
     assert [count for name, count in counts.items() if name.endswith("-known")] == [4] * 5
+
+
+def test_other_changes_do_not_wait_for_a_large_sticky_service(
+    harness: KernelHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What changes meanwhile is part of the next transaction; each report has the changes that are in force."""
+    monkeypatch.setattr("knft.sync.proxier.MAX_RULES", 10)
+    ports = [{"name": f"p{number}", "port": number} for number in range(1, 6)]
+    slice_ports = [{"name": f"p{number}", "port": 8000 + number} for number in range(1, 6)]
+    harness.apply(service("small", 20, sessionAffinity="ClientIP"), *slices("small", [11]))
+    harness.sync()
+    harness.apply(
+        service("large", sessionAffinity="ClientIP", ports=ports),
+        *(each | {"ports": slice_ports} for each in slices("large", range(1, 6))),
+    )
+    port, proxier = harness.checked_tables[Family.IPV4], harness.proxiers[Family.IPV4]
+    port.transactions.clear()
+
+    reports = [proxier.sync()]
+    harness.apply(*slices("small", [11, 12]), service("plain", 30))
+    while not reports[-1].is_complete:
+        reports.append(proxier.sync())
+
+    changed = [{name.name for name in report.changed_service_ports} for report in reports]
+    assert changed == [{"large"}, {"large", "small", "plain"}, {"large"}]
+    assert [len(report.changed_service_ports) for report in reports] == [2, 3, 2]
+    assert harness.listing().contents == contents_of_fresh_start(harness)
+
+
+def test_daemon_syncs_until_all_changes_are_in_force(harness: KernelHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("knft.sync.proxier.MAX_RULES", 1)
+    harness.sync()
+    for number in range(1, 4):
+        name = f"web-{number}"
+        harness.apply(service(name, number, sessionAffinity="ClientIP"), *slices(name, [10 + number]))
+
+    assert harness.daemon.sync()
+
+    assert all(proxier.is_complete for proxier in harness.proxiers.values())
+    assert harness.listing().contents == contents_of_fresh_start(harness)
+
+
+@pytest.mark.parametrize("endpoints", [300, 900])
+def test_changed_endpoint_of_a_large_sticky_service_writes_one_block(harness: KernelHarness, endpoints: int) -> None:
+    """However many endpoints there are; besides, it writes the chain that picks endpoints."""
+    harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", range(1, endpoints + 1)))
+    harness.sync()
+    port = harness.checked_tables[Family.IPV4]
+    port.transactions.clear()
+    harness.apply(*slices("web", [*range(1, 200), *range(201, endpoints + 1)]))
+
+    harness.sync()
+
+    (sent,) = [transaction for transaction in port.transactions if transaction.chains]
+    assert sorted(len(chain.rules) for chain in sent.chains) == [4, BLOCK_SIZE - 1]

@@ -136,6 +136,23 @@ def test_changes_of_two_drains_are_merged() -> None:
     assert not after.merged_with(after).conntrack_cleanup_required
 
 
+def test_changes_are_split_into_those_in_force_and_waiting_ones() -> None:
+    """A Service with a waiting port has not reached the kernel; the node's change always has."""
+    time = datetime(2026, 1, 1, tzinfo=UTC)
+    node, other_port = NodeView(Family.IPV4, NODE, "zone-a"), WEB._replace(port="other")
+    changes = PendingChanges(
+        frozenset({WEB, other_port, API}),
+        node,
+        {WEB.service: (time,), API.service: (time,)},
+        conntrack_cleanup_required=True,
+    )
+    assert changes.split(frozenset()) == (changes, None)
+    assert changes.split(frozenset({WEB})) == (
+        PendingChanges(frozenset({other_port, API}), node, {API.service: (time,)}, conntrack_cleanup_required=True),
+        PendingChanges(frozenset({WEB}), None, {WEB.service: (time,)}, conntrack_cleanup_required=True),
+    )
+
+
 def test_node_ports_are_known_before_and_after_a_drain() -> None:
     with_node_port = service("web", ports=(service_port(node_port=30080),))
     state = _state(service("web"))

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from knft.nft.codec.elements import comment_text, element_json, element_text, key_json
 from knft.nft.codec.statements import statement_json, statement_text
@@ -12,6 +13,27 @@ from knft.nft.objects import Chain, Container, Key, Table, Value
 from knft.nft.transaction import Transaction
 
 Json = dict[str, Any]
+
+
+def transaction_commands(transaction: Transaction) -> str:
+    """Return a transaction as input for libnftables: as text if it only has new chains, otherwise as JSON.
+
+    As text, a rule costs libnftables 1.0.6 half as much CPU and memory.
+    """
+    if structs.replace(transaction, new_chains=()).is_empty:
+        return "\n".join(_new_chain_lines(transaction)) + "\n"
+    return transaction_json(transaction).decode()
+
+
+def _new_chain_lines(transaction: Transaction) -> Iterator[str]:
+    """Yield the commands that create the new chains, and give chains that exist these rules instead of theirs."""
+    where = f"{transaction.family} {transaction.table}"
+    for chain in transaction.new_chains:
+        yield f"add chain {where} {chain.name}"
+    for chain in transaction.new_chains:
+        yield f"flush chain {where} {chain.name}"
+        for rule in chain.rules:
+            yield f"add rule {where} {chain.name} {_rule_text(rule)}"
 
 
 def transaction_json(transaction: Transaction) -> bytes:
@@ -109,6 +131,10 @@ def _chain_lines(chain: Chain) -> Iterator[str]:
         hook = chain.hook
         yield f"\t\ttype {hook.type} hook {hook.hook} priority {hook.priority}; policy accept;"
     for rule in chain.rules:
-        comment = f' comment "{comment_text(rule.comment)}"' if rule.comment else ""
-        yield f"\t\t{' '.join(map(statement_text, rule.statements))}{comment}"
+        yield f"\t\t{_rule_text(rule)}"
     yield "\t}"
+
+
+def _rule_text(rule: Rule) -> str:
+    comment = f' comment "{comment_text(rule.comment)}"' if rule.comment else ""
+    return f"{' '.join(map(statement_text, rule.statements))}{comment}"
