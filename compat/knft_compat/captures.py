@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from knft_compat.ipvs.chains import EnsureChains
 from knft_compat.ipvs.device import BindAddresses
+from knft_compat.ipvs.kubelet import kubelet_jumps, kubelet_rules
+from knft_compat.ipvs.names import MARK_DROP
 from knft_compat.ipvs.servers import VirtualServers
 from knft_compat.ipvs.sets import FilledSets
 from knft_compat.jumps import EnsureJumps
@@ -23,7 +26,7 @@ class SimulatedOutput(NamedTuple):
 
 
 def captures_after_first_sync(output: SyncOutput) -> SimulatedOutput:
-    """Return what the tools print after the first sync on an empty node."""
+    """Return what the tools print after the first sync on a node that has only the kubelet's rules."""
     lines: dict[type, list[str]] = {
         kind: [line for part in output.parts if isinstance(part, kind) for line in part.text()]
         for kind in (FilledSets, VirtualServers)
@@ -39,9 +42,10 @@ def _text(lines: Iterator[str] | list[str]) -> str:
 
 
 def _iptables_save_lines(output: SyncOutput) -> Iterator[str]:
-    jumps = [jump for part in output.parts if isinstance(part, EnsureJumps) for jump in part.jumps]
+    parts = (*output.parts, *_kubelet_parts(output))
+    jumps = [jump for part in parts if isinstance(part, EnsureJumps) for jump in part.jumps]
     restored: dict[str, list[TableInput]] = {}
-    for part in output.parts:
+    for part in parts:
         if isinstance(part, RestoreInput):
             for table in part.tables:
                 restored.setdefault(table.name, []).append(table)
@@ -55,3 +59,11 @@ def _iptables_save_lines(output: SyncOutput) -> Iterator[str]:
         yield from (str(Rule(jump.source, jump.arguments)) for jump in reversed(jumps) if jump.table == name)
         yield from (str(line) for table in tables for line in table.lines)
         yield "COMMIT"
+
+
+def _kubelet_parts(output: SyncOutput) -> Iterator[EnsureJumps | RestoreInput]:
+    """Yield the kubelet's parts, if kube-proxy's rules jump to its chain."""
+    created = (chain.name for part in output.parts if isinstance(part, EnsureChains) for chain in part.chains)
+    if MARK_DROP in created:
+        yield kubelet_jumps(output.family)
+        yield kubelet_rules(output.family)

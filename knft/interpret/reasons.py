@@ -23,7 +23,7 @@ from knft.interpret.rules import (
     Verdict,
     Within,
 )
-from knft.interpret.walk.recording import IPVS_CHAIN
+from knft.interpret.walk.servers import IPVS_CHAIN
 from knft.leftovers.names import ipv6_set
 
 _CLUSTER_IPS = frozenset({"cluster-ips", "KUBE-CLUSTER-IP", ipv6_set("KUBE-CLUSTER-IP")})
@@ -49,6 +49,8 @@ _BLOCKING_RULES = (
     _BlockingRule(r"KUBE-XLB-\S+|KUBE-SVL-\S+", r"no local endpoints", _NO_LOCAL),
     _BlockingRule(r"KUBE-IPVS-OUT-FILTER", "", "the node is not in loadBalancerSourceRanges"),
     _BlockingRule(r"KUBE-IPVS-FILTER", "", "the address is on kube-ipvs0, and no virtual server has this port"),
+    # The kubelet's mark, which IPVS rules of old kube-proxies set for clients outside the source ranges.
+    _BlockingRule(r"KUBE-FIREWALL", r"marked packets", _NOT_ALLOWED),
     _BlockingRule(r"KUBE-FIREWALL", "", "the kubelet blocks packets to loopback addresses from other addresses"),
     _BlockingRule(r"KUBE-FORWARD", r"INVALID", "the packet's conntrack state is invalid"),
     _BlockingRule(IPVS_CHAIN, "", "no endpoints, or none on this node where the traffic policy is Local"),
