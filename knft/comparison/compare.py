@@ -7,14 +7,16 @@ from knft.comparison.captures import SAVE_PROGRAMS
 from knft.comparison.sides import Sides
 from knft.families import IpVersion
 from knft.interpret.compare.comparison import Comparison, Progress
+from knft.interpret.compare.deciding_rules import DecidingRule, format_decision
 from knft.interpret.compare.edit import join_rule_sets
 from knft.interpret.compare.expected_differences.catalogue import ExpectedDifferences
 from knft.interpret.compare.expected_differences.ipvs_edits import node_port_server_addresses
 from knft.interpret.compare.packet_classes import PacketClasses
-from knft.interpret.compare.report import FamilyReport, Report, summarise
+from knft.interpret.compare.report import FamilyReport, Report, RuleFiles, summarise
 from knft.interpret.compare.services import ServiceNames
 from knft.interpret.mentioned_values import MentionedValues
 from knft.interpret.ranges import ranges
+from knft.interpret.walk.servers import IPVS_CHAIN
 from knft.proxy_mode import Mode
 
 _HOST_RULE_WARNINGS = {
@@ -24,20 +26,34 @@ _HOST_RULE_WARNINGS = {
     "earlier; before you switch to knft, add rules that accept these packets",
 }
 """Warnings about expected differences that clients notice if other programs have rules on the node."""
+_MAX_BLOCKING_RULES, _MAX_SERVICES = 10, 3
+"""The most rules of other programs, and the most Services of each, that warnings name."""
+_NFT_FAMILIES = ("ip ", "ip6 ", "inet ", "bridge ", "arp ", "netdev ")
+_KNFT_TABLES = ("ip knft ", "ip6 knft ")
 
 
 def compare(sides: Sides, progress: Progress = lambda _, __: None) -> Report:
     """Return the differences between both sides."""
     started = time.monotonic()
-    families = [_compare_family(version, sides, progress) for version in sides.left if version in sides.right]
+    families: list[FamilyReport] = []
+    blocked: list[str] = []
+    for version in (version for version in sides.left if version in sides.right):
+        comparison, names = comparison_of(version, sides)
+        files = _rule_files(version, sides)
+        families.append(summarise(version, comparison.counts, comparison.differences(progress), names, files))
+        blocked += _blocking_warnings(comparison, names, files)
     seconds = time.monotonic() - started
-    warnings = [*sides.warnings, *_warnings(sides, families)]
+    warnings = [*sides.warnings, *_warnings(sides, families), *blocked]
     return Report(sides.left_name, sides.right_name, families, seconds=seconds, warnings=warnings)
 
 
-def _compare_family(version: IpVersion, sides: Sides, progress: Progress) -> FamilyReport:
-    comparison, names = comparison_of(version, sides)
-    return summarise(version, comparison.counts, comparison.differences(progress), names)
+def _rule_files(version: IpVersion, sides: Sides) -> RuleFiles:
+    def left(chain: str) -> str:
+        is_nft = chain.startswith(_NFT_FAMILIES)
+        tool = "ipvsadm" if chain == IPVS_CHAIN else "nft" if is_nft else SAVE_PROGRAMS[version]
+        return sides.source_names.get(tool, sides.left_name)
+
+    return RuleFiles(left, lambda chain: left(chain) if not chain.startswith(_KNFT_TABLES) else sides.right_name)
 
 
 def comparison_of(version: IpVersion, sides: Sides) -> tuple[Comparison, ServiceNames]:
@@ -64,3 +80,19 @@ def _warnings(sides: Sides, families: Iterable[FamilyReport]) -> Iterator[str]:
         classes = sum(group.classes for group in groups if reason in str(group.reason))
         if classes and sides.foreign:
             yield f"{warning} ({classes} classes)"
+
+
+def _blocking_warnings(comparison: Comparison, names: ServiceNames, files: RuleFiles) -> Iterator[str]:
+    """Yield a warning for each rule of another program that blocks packets to Services on both sides."""
+    found = []
+    for rule, frontends in comparison.blocked.items():
+        named = (names.name(address, protocol, port, is_local=own) for address, protocol, port, own in frontends)
+        services = sorted({name for name in named if name is not None})
+        if services:
+            found.append((rule, services))
+    for rule, services in found[:_MAX_BLOCKING_RULES]:
+        listed = ", ".join(services[:_MAX_SERVICES]) + (" and more" if len(services) > _MAX_SERVICES else "")
+        place = format_decision(DecidingRule(files.left(rule.chain), rule.chain, rule.line, rule.text))
+        yield f"a rule of another program {rule.does} packets to {listed} on both sides: {place}"
+    if len(found) > _MAX_BLOCKING_RULES:
+        yield f"{len(found) - _MAX_BLOCKING_RULES} more rules of other programs block packets to Services on both sides"

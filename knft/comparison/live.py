@@ -15,7 +15,8 @@ from knft.errors import CaptureError
 from knft.families import IpVersion
 from knft.interpret import nftables
 from knft.interpret.compare.edit import join_rule_sets, with_chain_prefix
-from knft.interpret.compare.foreign import foreign_rules, is_owned_chain
+from knft.interpret.compare.foreign import foreign_rules
+from knft.interpret.owned_chains import is_owned_chain
 from knft.interpret.ranges import Ranges
 from knft.interpret.rules import RuleSet
 from knft.kernel.probe import require_privilege

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from ipaddress import ip_address
+from typing import NamedTuple
 
 from knft.comparison.captures import Capture, Rules, read_capture
 from knft.comparison.kube_proxy_inputs import KubeProxyOptions, ObjectSnapshots, interface_addresses, sync_inputs
@@ -61,16 +62,26 @@ def _frontend_key(claim: LosingClaim) -> tuple[int, ...]:
     return (*address, PROTOCOL_NUMBERS[NFT_PROTOCOLS[frontend.protocol]], frontend.port)
 
 
-def kube_proxy_rules(changes: tuple[ObjectChange, ...], options: KubeProxyOptions) -> Rules:
+class RenderedRules(NamedTuple):
+    """Rule sets by IP version, and warnings that name what they leave out."""
+
+    rules: Rules
+    warnings: tuple[str, ...]
+
+
+def kube_proxy_rules(changes: tuple[ObjectChange, ...], options: KubeProxyOptions) -> RenderedRules:
     """Return kube-proxy's rule sets, in the mode whose settings ``options`` hold; raise UsageError naming a flag."""
     found: Rules = {}
+    warnings: list[str] = []
     for family, sync_input in sync_inputs(ObjectSnapshots(changes, None), options):
-        saved = captures_after_first_sync(_sync(sync_input, options))
+        output = _sync(sync_input, options)
+        warnings += output.warnings
+        saved = captures_after_first_sync(output)
         capture = Capture(
             {family.version: saved.rules}, saved.sets, saved.servers, ipvs_addresses=saved.bound_addresses
         )
         found |= read_capture(capture)
-    return found
+    return RenderedRules(found, tuple(warnings))
 
 
 def _sync(sync_input: SyncInput, options: KubeProxyOptions) -> SyncOutput:

@@ -24,7 +24,8 @@ class Sides(Struct, frozen=True, kw_only=True):
 
     ``left`` holds kube-proxy's rules and ``mode`` is kube-proxy's mode. If kube-proxy has no rules, ``left`` holds
     knft's tables in the kernel and ``mode`` is None. ``right`` holds knft's rules. ``foreign`` holds the rules of other
-    programs on the left: they stay in the kernel when knft replaces kube-proxy. ``warnings`` name skipped rules.
+    programs on the left: they stay in the kernel when knft replaces kube-proxy. ``warnings`` name skipped rules and
+    Services. ``source_names`` maps the name of a tool to the file or command that printed the rules (``Capture``).
     """
 
     mode: Mode | None
@@ -35,6 +36,7 @@ class Sides(Struct, frozen=True, kw_only=True):
     foreign: Rules = {}
     right_name: str = "knft"
     warnings: tuple[str, ...] = ()
+    source_names: dict[str, str] = {}
 
 
 class KnftInput(Struct, frozen=True):
@@ -68,6 +70,7 @@ def captured_sides(capture: Capture, knft: KnftInput) -> Sides:
         right=knft.rules(),
         node_addresses=node_addresses,
         foreign={version: foreign_rules(rules, node_addresses[version]) for version, rules in kube_proxy.items()},
+        source_names=capture.source_names,
     )
 
 
@@ -79,12 +82,14 @@ def _without_node_addresses(rules: RuleSet, node_addresses: Ranges) -> RuleSet:
 def rendered_sides(knft: KnftInput, kube_proxy: KubeProxyOptions) -> Sides:
     """Return kube-proxy's rules in the mode of ``kube_proxy.settings``, and knft's, for the same objects."""
     mode = Mode.IPVS if isinstance(kube_proxy.settings, ipvs.Settings) else Mode.IPTABLES
+    rendered = kube_proxy_rules(knft.changes, kube_proxy)
     return Sides(
         mode=mode,
         left_name=f"kube-proxy in mode {mode.value}",
-        left=kube_proxy_rules(knft.changes, kube_proxy),
+        left=rendered.rules,
         right=knft.rules(),
         node_addresses=knft.node_addresses(),
+        warnings=rendered.warnings,
     )
 
 

@@ -22,7 +22,9 @@ def action_text(version: IpVersion, step: Step) -> str:
 
 def _verdict(verdict: Verdict) -> str:
     leading = {"jump": "jump to", "goto": "go to"}
-    return f"{leading[verdict.kind]} {verdict.chain}" if verdict.kind in leading else verdict.kind
+    if verdict.kind in leading:
+        return f"{leading[verdict.kind]} {verdict.chain}"
+    return f"{verdict.kind} with {verdict.reply}" if verdict.reply else verdict.kind
 
 
 def _translation(version: IpVersion, action: Translate) -> str:

@@ -57,6 +57,7 @@ class _PartialServer(Struct):
     seconds: int | None
     weights: dict[tuple[int, int], int]
     """The weights of the real servers, by address and port."""
+    line: int
 
 
 def read(text: str, version: IpVersion) -> tuple[VirtualServer, ...]:
@@ -66,7 +67,7 @@ def read(text: str, version: IpVersion) -> tuple[VirtualServer, ...]:
         words = line.split()
         if words and not words[0].startswith("#"):
             try:
-                parser.parse_line(words)
+                parser.parse_line(words, number)
             except CaptureError as error:
                 msg = f"line {number}: {error}"
                 raise CaptureError(msg) from error
@@ -78,7 +79,7 @@ def _of_version(parsed: dict[_Key, _PartialServer], version: IpVersion) -> Itera
         if key.address.version == version:
             real_servers = tuple((address, port, weight) for (address, port), weight in server.weights.items())
             yield VirtualServer(
-                int(key.address), key.protocol, key.port, server.scheduler, real_servers, server.seconds
+                int(key.address), key.protocol, key.port, server.scheduler, real_servers, server.seconds, server.line
             )
 
 
@@ -87,6 +88,7 @@ class _Parser:
 
     def __init__(self) -> None:
         self.servers: dict[_Key, _PartialServer] = {}
+        self._line = 0
         self._commands: dict[str, Callable[[dict[str, str]], None]] = {
             "-A": self._add,
             "-E": self._add,
@@ -97,8 +99,9 @@ class _Parser:
             "-C": self._clear,
         }
 
-    def parse_line(self, words: list[str]) -> None:
+    def parse_line(self, words: list[str], number: int) -> None:
         """Apply the command of a line."""
+        self._line = number
         command = self._commands.get(_LONG.get(words[0], words[0]))
         if command is None:
             msg = f"{abbreviated(' '.join(words))} is not output of `ipvsadm -Sn`"
@@ -112,7 +115,7 @@ class _Parser:
             seconds = _number(options["-p"], _LAST_NUMBER) if options["-p"] else _DEFAULT_SECONDS
         existing = self.servers.get(key)
         weights = existing.weights if existing is not None else {}
-        self.servers[key] = _PartialServer(options.get("-s", _DEFAULT_SCHEDULER), seconds, weights)
+        self.servers[key] = _PartialServer(options.get("-s", _DEFAULT_SCHEDULER), seconds, weights, self._line)
 
     def _delete(self, options: dict[str, str]) -> None:
         self._existing(options)

@@ -88,7 +88,9 @@ class Outcome(NamedTuple):
     """The observable result for a packet: disposition, endpoint, and the source address that the endpoint sees.
 
     ``address`` and ``port`` are None if they are not translated. ``seconds`` is the session affinity timeout, None
-    without affinity.
+    without affinity. ``reply`` is the reply of a rejection (``replies``). ``lost_mark`` has the bits of the packet's
+    mark, as other programs set it, that rules of kube-proxy or knft overwrite. ``scheduler`` is the scheduler of IPVS
+    if it does not choose all endpoints equally often.
     """
 
     disposition: Disposition
@@ -96,6 +98,9 @@ class Outcome(NamedTuple):
     port: int | None = None
     source: NewSource = "kept"
     seconds: int | None = None
+    reply: str = ""
+    lost_mark: int = 0
+    scheduler: str = ""
 
     @property
     def is_translated(self) -> bool:
@@ -114,6 +119,10 @@ class RuleHit(NamedTuple):
     rule: Rule
     previous: "RuleHit | None"
     actions: tuple[Step, ...] = ()
+
+
+POLICY_DROP = Rule((), "policy drop")
+"""Stands in a trail for the policy of a base chain that drops packets."""
 
 
 def extend_trail(trail: RuleHit | None, hits: Iterable[RuleHit]) -> RuleHit | None:

@@ -134,10 +134,11 @@ class Unknown(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """Action: a verdict; ``chain`` is the target of jump and goto."""
+    """Action: a verdict; ``chain`` is the target of jump and goto, ``reply`` that of reject (``replies``)."""
 
     kind: Literal["accept", "drop", "reject", "return", "continue", "jump", "goto"]
     chain: str = ""
+    reply: str = ""
 
 
 class VmapLookup(Struct, frozen=True):
@@ -259,7 +260,10 @@ class Collection(Struct, frozen=True):
 
 
 class VirtualServer(Struct, frozen=True):
-    """An IPVS virtual server and its real servers (address, port, weight); ``seconds`` is its persistence timeout."""
+    """An IPVS virtual server and its real servers (address, port, weight); ``seconds`` is its persistence timeout.
+
+    ``line`` is its line number in the capture, 0 without one.
+    """
 
     address: int
     protocol: int
@@ -267,6 +271,7 @@ class VirtualServer(Struct, frozen=True):
     scheduler: str
     real_servers: tuple[tuple[int, int, int], ...]
     seconds: int | None = None
+    line: int = 0
 
 
 class RuleSet(Struct, frozen=True, kw_only=True):

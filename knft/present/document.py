@@ -13,15 +13,21 @@ removed or changes its meaning; new keys do not change it.
     families   for each IP family:
       family       IPv4 or IPv6
       counts       numbers of packet classes: equal, by_intent (expected differences), different, undecided
-      differences  groups: cause (verdict, endpoints, masquerade, affinity, shares), service ("" if the destination is
-                   no frontend), left and right (descriptions of the outcome), classes (number), examples
+      differences  groups: cause (verdict, reply, endpoints, masquerade, affinity, shares, scheduler, mark), service (""
+                   if the destination is no frontend), left and right (descriptions of the outcome), classes (number),
+
+Examples
+--------
       undecided    groups: service, sentence (a description), classes, examples
       unread       rules that were read but not interpreted: side (left or right), chain, line (0 if unknown), text
       by_intent    expected differences: reason, service, sentence (a description), classes, examples
 
 An example has sender, destination and client as text; for each side the outcomes (share of the clients as a fraction,
-fate (delivered, rejected, dropped or undecided), endpoint, source, affinity timeout in seconds or null); and the rules
-that the packets hit, in order.
+fate (delivered, rejected, dropped or undecided), endpoint, source, affinity timeout in seconds or null, reply of a
+rejection ("" for port unreachable), overwritten bits of the packet's mark, IPVS scheduler ("" if it chooses equally
+often)); the rules that the packets hit, in order; and the rule that decides (file or command, chain, line, text), or
+null.
+
 """
 
 from json import dumps

@@ -19,10 +19,13 @@ class Cause(Struct, frozen=True):
 
 CAUSES = (
     Cause("verdict", "Different verdict", "served on one side, but rejected, dropped or not translated on the other"),
+    Cause("reply", "Different rejection", "both sides reject, with different replies"),
     Cause("endpoints", "Different endpoints", "packets reach endpoints that the other side does not choose"),
     Cause("masquerade", "Different source address", "the same endpoints see another client address"),
     Cause("affinity", "Different session affinity", "clients keep their endpoint for a different time, or not at all"),
     Cause("shares", "Different shares", "the same endpoints are chosen with different probabilities"),
+    Cause("scheduler", "Different scheduler", "IPVS does not choose among the same endpoints equally often"),
+    Cause("mark", "Different mark", "one side overwrites bits of the packet's mark that other programs may use"),
 )
 """In the order of the report's sections. Each group of differences has one cause (knft.interpret.compare.report)."""
 

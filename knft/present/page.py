@@ -10,6 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from msgspec import Struct
 
+from knft.interpret.compare.deciding_rules import format_decision
 from knft.interpret.compare.report import DifferenceGroup, Example, ObservedOutcome, Report
 from knft.present.formatting import escape_invisible, format_count, format_number, truncated
 from knft.present.overview import Cause, Overview, Row, overview
@@ -98,6 +99,7 @@ def html(report: Report) -> str:
         icons=_ICONS,
         max_services=MAX_SERVICES,
         split_rule=split_rule,
+        format_decision=format_decision,
         **_rows(report, found),
     )
 
@@ -145,7 +147,8 @@ def _choose_examples(rows: list[Row], names: int) -> list[tuple[Example, ...]]:
 
 
 def _example_size(example: Example) -> int:
-    rules = (*example.left_rules, *example.right_rules)
+    decisions = (item.text for item in (example.left_decision, example.right_decision) if item is not None)
+    rules = (*example.left_rules, *example.right_rules, *decisions)
     return (
         sum(min(len(rule), MAX_TEXT_LENGTH) + 50 for rule in rules)
         + 120 * (len(example.left) + len(example.right))

@@ -1,14 +1,15 @@
 """The format for a terminal: the summary first, then tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from io import StringIO
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from knft.interpret.compare.deciding_rules import format_decision
 from knft.interpret.compare.findings import Counts
-from knft.interpret.compare.report import Example, Report, Result
+from knft.interpret.compare.report import DifferenceGroup, Example, Report, Result
 from knft.present.formatting import escape_invisible
 from knft.present.overview import ExpectedDifferenceGroup, Overview, Row, Section, overview
 
@@ -74,8 +75,7 @@ def _print_differences(out: Console, report: Report, found: Overview) -> None:
 def _difference_table(out: Console, report: Report, section: Section) -> Table:
     rows = _table("Service", "Family", "Classes", "Side", "Outcome")
     for row in section.rows:
-        sides = (report.left_name, row.group.left_outcome), (report.right_name, row.group.right_outcome)
-        _add_group(out, rows, row, _outcome_lines(sides, row.group.examples))
+        _add_group(out, rows, row, [*_side_lines(report, row.group), *_example_lines(row.group.examples)])
     return rows
 
 
@@ -86,7 +86,7 @@ def _print_undecided(out: Console, found: Overview) -> None:
         )
         rows = _table("Service", "Family", "Classes", "Side", "Outcome")
         for row in found.undecided:
-            _add_group(out, rows, row, _outcome_lines((), row.group.examples))
+            _add_group(out, rows, row, list(_example_lines(row.group.examples)))
         out.print(rows)
     if found.uninterpreted_rules:
         _print_title(out, f"Rules that are not interpreted ({len(found.uninterpreted_rules)})")
@@ -149,14 +149,23 @@ def _add_group(out: Console, rows: Table, row: Row, lines: list[tuple[Text, Text
         first = ["", "", ""]
 
 
-def _outcome_lines(sides: Iterable[tuple[str, str]], examples: list[Example]) -> list[tuple[Text, Text]]:
-    """Return labels and lines: the outcome on each side, and the first example."""
-    found = [(Text(escape_invisible(name), "cyan"), Text(escape_invisible(text))) for name, text in sides]
+def _side_lines(report: Report, group: DifferenceGroup) -> Iterator[tuple[Text, Text]]:
+    """Yield labels and lines: the outcome on each side, and the rule that decides it for the first example."""
+    first = next(iter(group.examples), None)
+    decisions = (None, None) if first is None else (first.left_decision, first.right_decision)
+    names, outcomes = (report.left_name, report.right_name), (group.left_outcome, group.right_outcome)
+    for name, outcome, decision in zip(names, outcomes, decisions, strict=True):
+        yield Text(escape_invisible(name), "cyan"), Text(escape_invisible(outcome))
+        if decision is not None:
+            yield Text("decided by", "dim"), Text(escape_invisible(format_decision(decision)), "dim")
+
+
+def _example_lines(examples: list[Example]) -> Iterator[tuple[Text, Text]]:
+    """Yield the label and the line of the first example."""
     for example in examples[:1]:
         known = "" if example.client == "new" else f", a client that {example.client}"
         text = f"{example.sender} to {example.destination}{known}"
-        found.append((Text("example", "dim"), Text(escape_invisible(text), "dim")))
-    return found
+        yield Text("example", "dim"), Text(escape_invisible(text), "dim")
 
 
 def _grid() -> Table:

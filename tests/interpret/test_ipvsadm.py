@@ -20,26 +20,26 @@ SAVED = """\
 
 def test_ipv4_servers() -> None:
     assert read(SAVED, 4) == (
-        VirtualServer(0x0A600001, 6, 443, "rr", ((0xC0A80002, 6443, 1), (0xC0A80003, 6443, 0))),
-        VirtualServer(0x0A60000A, 17, 53, "rr", ((0x0A010005, 53, 3),), 10800),
-        VirtualServer(0x0A60000B, 132, 9, "mh", ()),
+        VirtualServer(0x0A600001, 6, 443, "rr", ((0xC0A80002, 6443, 1), (0xC0A80003, 6443, 0)), line=1),
+        VirtualServer(0x0A60000A, 17, 53, "rr", ((0x0A010005, 53, 3),), 10800, 4),
+        VirtualServer(0x0A60000B, 132, 9, "mh", (), line=6),
     )
 
 
 def test_ipv6_servers() -> None:
     first = 0xFD00 << 112
-    assert read(SAVED, 6) == (VirtualServer(first | 1, 6, 80, "rr", ((first | 2, 8080, 1),), 300),)
+    assert read(SAVED, 6) == (VirtualServer(first | 1, 6, 80, "rr", ((first | 2, 8080, 1),), 300, 7),)
 
 
 def test_missing_options_have_ipvsadm_defaults() -> None:
     text = "-A -t 10.0.0.1:80 -p\n-a -t 10.0.0.1:80 -r 10.0.0.2:80 -m"
-    assert read(text, 4) == (VirtualServer(0x0A000001, 6, 80, "wlc", ((0x0A000002, 80, 1),), 300),)
+    assert read(text, 4) == (VirtualServer(0x0A000001, 6, 80, "wlc", ((0x0A000002, 80, 1),), 300, 1),)
 
 
 def test_edit_and_delete_commands() -> None:
     text = f"{SAVED}-e -t 10.96.0.1:443 -r 192.168.0.3:6443 -m -w 7\n-E -t 10.96.0.1:443 -s lc\n"
     changed = read(f"{text}-d -t 10.96.0.1:443 -r 192.168.0.2:6443\n-D -u 10.96.0.10:53\n", 4)
-    assert changed[0] == VirtualServer(0x0A600001, 6, 443, "lc", ((0xC0A80003, 6443, 7),))
+    assert changed[0] == VirtualServer(0x0A600001, 6, 443, "lc", ((0xC0A80003, 6443, 7),), line=10)
     assert [server.protocol for server in changed] == [6, 132]
     assert read(f"{SAVED}-C\n", 4) == ()
 

@@ -49,7 +49,7 @@ class Rendered:
         options = cli.commands["diff"].make_context("diff", ["-f", str(self._folder), *flags]).params
         if mode == "nftables":
             return knft_rules(changes, config_from_options(options), own), own
-        return kube_proxy_rules(changes, kube_proxy_options(Mode(mode), options)), own
+        return kube_proxy_rules(changes, kube_proxy_options(Mode(mode), options)).rules, own
 
     def _make(self, number: int, mode: str) -> Tracer:
         rules, own = self.rules(SCENARIOS[number], mode)
@@ -70,7 +70,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> Rendered:
     [
         pytest.param(mode, *case.values, id=f"{mode} {case.id}")  # type: ignore[attr-defined] # ParameterSet's
         for mode in MODES
-        for case in packet_parameters(SCENARIOS, mode)
+        for case in packet_parameters(SCENARIOS)
     ],
 )
 def test_trace_through_rendered_rules(

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from knft.interpret.compare.blocking_rules import BlockedFrontend, BlockingRule, blocking_rules
 from knft.interpret.compare.findings import (
     NEW_CLIENT,
     Client,
@@ -81,6 +82,8 @@ class Comparison:
         self._clients: dict[AffinityEntry, dict[Client, None]] = {}
         self._affinity_lookups: list[tuple[DestinationClass, PacketClass, frozenset[AffinityEntry]]] = []
         self.counts = Counts()
+        self.blocked: dict[BlockingRule, dict[BlockedFrontend, None]] = {}
+        """The rules of other programs that block packets on both sides, and the destinations of these packets."""
 
     def _walker(self, rules: RuleSet) -> Walker:
         return Walker(rules, self._node_addresses, self._indexes)
@@ -117,6 +120,7 @@ class Comparison:
         shared = next((result for result in results if result.applies_to(destination, packets, self._ports)), None)
         if shared is not None:
             self.counts.add(shared.counts)
+            self._add_blocked(shared.blocked, packets)
             yield from (shared.difference_for(difference, destination, packets) for difference in shared.differences)
             return
         recorder, before, lookups = self._indexes.recorder, copy(self.counts), len(self._affinity_lookups)
@@ -131,7 +135,8 @@ class Comparison:
         dependencies = recorder.stop()
         if dependencies is not None and len(self._affinity_lookups) == lookups:
             counts = self.counts.since(before)
-            results.append(SharedResult(packets.fields.ports, dependencies, differences, counts))
+            blocked = blocking_rules(left, right)
+            results.append(SharedResult(packets.fields.ports, dependencies, differences, counts, blocked))
         yield from differences
 
     def _compare_by_ports(
@@ -141,7 +146,7 @@ class Comparison:
         for ports, left_paths, right_paths in split_by_ports(left, right):
             to_ports = replace(packets, fields=packets.fields._replace(ports=ports))
             if _are_decided_and_equal(left_paths, right_paths):
-                self._count_equal(left_paths, right_paths)
+                self._count_equal(to_ports, left_paths, right_paths)
             elif sole_value(ports) is None and ports != packets.fields.ports:
                 yield from self._compare_new_clients(destination, to_ports)
             else:
@@ -161,17 +166,23 @@ class Comparison:
         self, compared: ComparedClass, left: Sequence[Path], right: Sequence[Path]
     ) -> Iterator[Difference]:
         if _are_decided_and_equal(left, right):
-            self._count_equal(left, right)
+            self._count_equal(compared.packets, left, right)
             return
         for ports, left_paths, right_paths in split_by_ports(left, right):
+            packets = replace(compared.packets, fields=compared.packets.fields._replace(ports=ports))
             if _are_decided_and_equal(left_paths, right_paths):
-                self._count_equal(left_paths, right_paths)
+                self._count_equal(packets, left_paths, right_paths)
             else:
-                packets = replace(compared.packets, fields=compared.packets.fields._replace(ports=ports))
                 yield from self._explain_class(compared._replace(packets=packets), left_paths, right_paths)
 
-    def _count_equal(self, left: Sequence[Path], right: Sequence[Path]) -> None:
+    def _count_equal(self, packets: PacketClass, left: Sequence[Path], right: Sequence[Path]) -> None:
         self.counts.equal += _count_parts(left, right)
+        self._add_blocked(blocking_rules(left, right), packets)
+
+    def _add_blocked(self, rules: frozenset[BlockingRule], packets: PacketClass) -> None:
+        for rule in rules:
+            frontend = packets.destination, packets.protocol, sole_value(packets.fields.ports), packets.is_local
+            self.blocked.setdefault(rule, {})[frontend] = None
 
     def _explain_class(
         self, compared: ComparedClass, left: Sequence[Path], right: Sequence[Path]
@@ -192,6 +203,7 @@ class Comparison:
                 yield compared.difference_in(piece)
             elif outcome_shares(piece.left) == outcome_shares(piece.right):
                 self.counts.equal += 1
+                self._add_blocked(blocking_rules(piece.left, piece.right), compared.packets)
             else:
                 differing.append(piece)
         if differing:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from knft.interpret.compare.blocking_rules import BlockingRule
 from knft.interpret.compare.packet_classes import DestinationClass
 from knft.interpret.compare.partition import Piece, first_difference
 from knft.interpret.outcomes import AffinityEntry, Disposition, Origin, PacketClass, Path
@@ -111,6 +112,7 @@ class SharedResult(NamedTuple):
     dependencies: tuple[tuple[DestinationQuery, bool], ...]
     differences: tuple[Difference, ...]
     counts: Counts
+    blocked: frozenset[BlockingRule] = frozenset()
 
     def applies_to(self, destination: DestinationClass, packets: PacketClass, mentioned: Ranges) -> bool:
         """Return whether the result holds for other packets.

@@ -4,15 +4,11 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from knft.interpret.owned_chains import is_owned_chain
 from knft.interpret.ranges import Ranges, contains
 from knft.interpret.rules import Chain, Rule, RuleSet, Verdict
-from knft.leftovers.names import TABLES, modes_of_chain
 
 _JUMPS: tuple[Literal["jump", "goto"], ...] = ("jump", "goto")
-_OWN_TABLES = frozenset((*(f"{family} {name}" for family, name in TABLES), "ip knft", "ip6 knft"))
-
-_FAMILIES = frozenset(("", "ip", "ip6"))
-"""The prefixes of iptables' tables: none in iptables-save output, the family in nft listings."""
 
 
 def foreign_rules(rules: RuleSet, node_addresses: Ranges) -> RuleSet:
@@ -33,13 +29,6 @@ def foreign_rules(rules: RuleSet, node_addresses: Ranges) -> RuleSet:
         ),
         ipvs_addresses=(),
     )
-
-
-def is_owned_chain(chain: str) -> bool:
-    """Return whether a chain is kube-proxy's or knft's, by its full name as iptables-save or nft gives it."""
-    table, _, name = chain.rpartition(" ")
-    family, _, of_iptables = table.rpartition(" ")
-    return table in _OWN_TABLES or (family in _FAMILIES and bool(modes_of_chain(of_iptables, name)))
 
 
 def _without(chain: Chain, jumps: frozenset[Verdict]) -> Chain:

@@ -132,15 +132,19 @@ def ordered_shares(shares: Shares) -> list[tuple[Outcome, Fraction]]:
 
 
 def _disposition(version: IpVersion, outcome: Outcome) -> str:
+    if outcome.disposition is Disposition.REJECTED:
+        return f"is rejected with {outcome.reply}" if outcome.reply else "is rejected"
     if outcome.disposition is not Disposition.DELIVERED:
-        return {Disposition.REJECTED: "is rejected", Disposition.DROPPED: "is dropped"}.get(
-            outcome.disposition, "is undecided"
-        )
+        return "is dropped" if outcome.disposition is Disposition.DROPPED else "is undecided"
     parts = ["reaches" if outcome.is_translated else "is delivered, not translated"]
     if outcome.source != "kept":
         parts.append(f"source {format_source(version, outcome.source)}")
     if outcome.seconds is not None:
         parts.append(f"affinity {outcome.seconds} s")
+    if outcome.scheduler:
+        parts.append(f"chosen by scheduler {outcome.scheduler}")
+    if outcome.lost_mark:
+        parts.append(f"mark bits {outcome.lost_mark:#x} overwritten")
     return ", ".join(parts)
 
 

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from knft.families import IpVersion
 from knft.interpret.compare import formatting
+from knft.interpret.compare.deciding_rules import DecidingRule, FileOfChain, deciding_rule
 from knft.interpret.compare.expected_differences.catalogue import descriptions
 from knft.interpret.compare.findings import Counts, Difference
 from knft.interpret.compare.partition import Shares, outcome_shares
@@ -30,7 +31,9 @@ class ObservedOutcome(Struct, frozen=True):
     ``fate`` is the value of the Disposition, under its JSON key: delivered, rejected, dropped or undecided.
     ``endpoint`` is empty if the destination is not translated. ``source`` is the source that the endpoint sees: kept,
     masqueraded, frontend, or an address.
-    ``seconds`` is the session affinity timeout, None without affinity.
+    ``seconds`` is the session affinity timeout, None without affinity. ``reply`` is the reply of a rejection, empty for
+    port unreachable. ``lost_mark`` has the bits of the packet's mark that are overwritten. ``scheduler`` is IPVS's, if
+    it does not choose all endpoints equally often.
     """
 
     share: str
@@ -38,10 +41,16 @@ class ObservedOutcome(Struct, frozen=True):
     endpoint: str = ""
     source: str = "kept"
     seconds: int | None = None
+    reply: str = ""
+    lost_mark: int = 0
+    scheduler: str = ""
 
 
 class Example(Struct, frozen=True):
-    """Packets with different outcomes on the two sides, as text, and the rules that they hit."""
+    """Packets with different outcomes on the two sides, as text, and the rules that they hit.
+
+    ``left_decision`` and ``right_decision`` are the rules that decide, None if no rule does.
+    """
 
     sender: str
     destination: str
@@ -50,6 +59,8 @@ class Example(Struct, frozen=True):
     right: tuple[ObservedOutcome, ...]
     left_rules: tuple[str, ...]
     right_rules: tuple[str, ...]
+    left_decision: DecidingRule | None = None
+    right_decision: DecidingRule | None = None
 
 
 class DifferenceGroup(Struct):
@@ -152,8 +163,22 @@ class Report(Struct):
         return "undecided" if totals.undecided else "equal"
 
 
+class RuleFiles(Struct, frozen=True):
+    """Finds the file or command that the rules of a chain come from, on each side."""
+
+    left: FileOfChain = lambda _: ""
+    right: FileOfChain = lambda _: ""
+
+
+NO_FILES = RuleFiles()
+
+
 def summarise(
-    version: IpVersion, counts: Counts, differences: Iterable[Difference], names: ServiceNames
+    version: IpVersion,
+    counts: Counts,
+    differences: Iterable[Difference],
+    names: ServiceNames,
+    files: RuleFiles = NO_FILES,
 ) -> FamilyReport:
     """Return the report of one family; consumes ``differences`` once."""
     groups: dict[tuple[str, str, str | None, str], DifferenceGroup] = {}
@@ -168,7 +193,7 @@ def summarise(
         kind = group.reason or (group.cause, group.service, group.description)
         if examples[kind] < MAX_EXAMPLES:
             examples[kind] += 1
-            group.examples.append(_example(version, difference))
+            group.examples.append(_example(version, difference, files))
     ordered = sorted(
         groups.values(), key=lambda group: (group.reason or "", group.cause, group.service, group.description)
     )
@@ -193,13 +218,16 @@ def _group(version: IpVersion, difference: Difference, names: ServiceNames) -> D
 
 def _cause(left: Shares, right: Shares) -> str:
     """Return the cause of a difference: the first property in which the sides differ."""
-    aspects = {
+    aspects: dict[str, object] = {
         "verdict": {(outcome.disposition, outcome.is_translated) for outcome, _ in left}
         ^ {(outcome.disposition, outcome.is_translated) for outcome, _ in right},
+        "reply": {outcome.reply for outcome, _ in left} ^ {outcome.reply for outcome, _ in right},
         "endpoints": {outcome[1:3] for outcome, _ in left} ^ {outcome[1:3] for outcome, _ in right},
         "shares": _endpoint_shares(left).items() ^ _endpoint_shares(right).items(),
         "masquerade": {outcome[1:4] for outcome, _ in left} ^ {outcome[1:4] for outcome, _ in right},
         "affinity": {outcome.seconds for outcome, _ in left} ^ {outcome.seconds for outcome, _ in right},
+        "scheduler": {outcome.scheduler for outcome, _ in left} ^ {outcome.scheduler for outcome, _ in right},
+        "mark": {outcome.lost_mark for outcome, _ in left} ^ {outcome.lost_mark for outcome, _ in right},
     }
     return next((cause for cause, differs in aspects.items() if differs), "shares")
 
@@ -212,8 +240,9 @@ def _endpoint_shares(shares: Shares) -> dict[tuple[object, ...], Fraction]:
     return by_endpoint
 
 
-def _example(version: IpVersion, difference: Difference) -> Example:
+def _example(version: IpVersion, difference: Difference, files: RuleFiles) -> Example:
     piece = difference.differing_piece
+    cause = _cause(outcome_shares(piece.left), outcome_shares(piece.right))
     return Example(
         sender=formatting.format_sender(version, difference.packets, piece.fields),
         destination=formatting.format_destination(version, difference.destination, difference.packets, piece.fields),
@@ -222,14 +251,35 @@ def _example(version: IpVersion, difference: Difference) -> Example:
         right=tuple(_observed_outcomes(version, outcome_shares(piece.right))),
         left_rules=_rules(piece.left),
         right_rules=_rules(piece.right),
+        left_decision=_decision(piece.left, piece.right, cause, files.left),
+        right_decision=_decision(piece.right, piece.left, cause, files.right),
     )
+
+
+def _decision(
+    paths: Iterable[Path], other: Iterable[Path], cause: str, file_of_chain: FileOfChain
+) -> DecidingRule | None:
+    """Return the deciding rule of the first path whose outcome the other side does not have, else of the first path."""
+    paths = tuple(paths)
+    others = {path.outcome for path in other}
+    path = next((path for path in paths if path.outcome not in others), next(iter(paths), None))
+    return None if path is None else deciding_rule(path, cause, file_of_chain)
 
 
 def _observed_outcomes(version: IpVersion, found: Shares) -> Iterator[ObservedOutcome]:
     for outcome, share in formatting.ordered_shares(found):
         endpoint = formatting.format_endpoint(version, outcome) if outcome.is_translated else ""
         source = formatting.format_source(version, outcome.source)
-        yield ObservedOutcome(str(share), outcome.disposition.value, endpoint, source, outcome.seconds)
+        yield ObservedOutcome(
+            str(share),
+            outcome.disposition.value,
+            endpoint,
+            source,
+            outcome.seconds,
+            outcome.reply,
+            outcome.lost_mark,
+            outcome.scheduler,
+        )
 
 
 def _rules(paths: Iterable[Path]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from knft.interpret.iptables.lookups import Lookups
 from knft.interpret.iptables.numbers import ALL_BITS, address_range, mark_and_mask, number, ports
 from knft.interpret.iptables.quoting import unquote
 from knft.interpret.ranges import EMPTY, Ranges
+from knft.interpret.replies import reply_name
 from knft.interpret.rules import SetMark, Step, Translate, Unknown, Verdict
 
 NO_EFFECT = frozenset(
@@ -58,7 +59,6 @@ _NOT_INTERPRETED = frozenset(
 _VERDICTS = {
     "ACCEPT": Verdict("accept"),
     "DROP": Verdict("drop"),
-    "REJECT": Verdict("reject"),
     "RETURN": Verdict("return"),
 }
 
@@ -82,6 +82,13 @@ def read_target(extension: Extension, lookups: Lookups) -> tuple[Step, ...] | No
         return (Unknown(extension.text),)
     # A name with options is a target, not a chain.
     return (Unknown(extension.text),) if extension.name in _NOT_INTERPRETED or extension.options else None
+
+
+def _reject(extension: Extension, lookups: Lookups) -> tuple[Step, ...]:
+    for option in extension.options:
+        if option.name == "--reject-with" and option.values:
+            return (Verdict("reject", reply=reply_name(unquote(option.values[0]), lookups.version)),)
+    return (Verdict("reject"),)
 
 
 def _mark(extension: Extension, _: Lookups) -> tuple[Step, ...]:
@@ -177,6 +184,7 @@ def _set(extension: Extension, lookups: Lookups) -> tuple[Step, ...]:
 
 
 _TARGETS: Mapping[str, TargetReader] = {
+    "REJECT": _reject,
     "MARK": _mark,
     "DNAT": _destination,
     "SNAT": _source,

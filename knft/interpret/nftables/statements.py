@@ -16,6 +16,7 @@ from knft.interpret.nftables.text import statement_text
 from knft.interpret.nftables.translation import translate_to_address, translate_to_interface_address
 from knft.interpret.nftables.values import ValueKind, number
 from knft.interpret.ranges import ranges
+from knft.interpret.replies import PORT_UNREACHABLE, TCP_RESET, reply_name
 from knft.interpret.rules import AddToSet, DnatMapLookup, SetMark, Step, Unknown, Verdict, VmapLookup
 
 
@@ -126,8 +127,15 @@ def _verdict_reader(form: str) -> Reader:
     return read
 
 
-def _read_reject(_inner: Any, _scope: Scope, _text: str) -> Alternatives:
-    return ((Verdict("reject"),),)
+def _read_reject(inner: Any, scope: Scope, _text: str) -> Alternatives:
+    match inner:
+        case {"type": "tcp reset"}:
+            reply = TCP_RESET
+        case {"expr": str(name)}:
+            reply = reply_name(name, scope.version)
+        case _:
+            reply = PORT_UNREACHABLE
+    return ((Verdict("reject", reply=reply),),)
 
 
 def _read_vmap(inner: Any, scope: Scope, text: str) -> Alternatives:

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from knft.interpret.outcomes import AffinityEntry, NewSource, PacketFields
+from knft.interpret.owned_chains import is_owned_chain
 from knft.interpret.ranges import Ranges, intersection, single, sole_value, subtract
 from knft.interpret.rules import (
     AddToSet,
@@ -30,6 +32,7 @@ from knft.interpret.walk.packet import Frame, Next, PacketState
 
 Target = tuple[PacketFields, Fraction, tuple[int, int | None]]
 """Packet fields, their share, and the new destination: an address, and a port or None if the port stays."""
+_ALL_BITS = (1 << 32) - 1
 _MAX_TARGETS = 4096
 """Maximum number of addresses and ports that a rule translates to; the result of a rule with more is undecided."""
 
@@ -58,6 +61,7 @@ class Actions:
         self._collections = collections
         self._timeouts = timeouts
         self._is_local = is_local
+        self._is_owned = cache(is_owned_chain)
         self._recorder = recorder
         self.pending: list[PacketState] = []
         self.affinity: frozenset[AffinityEntry] = frozenset()
@@ -174,6 +178,10 @@ class Actions:
 
     def _set_mark(self, packet: PacketState, action: SetMark) -> Next:
         packet.mark = (packet.mark & action.keep) ^ action.flip
+        frame = packet.frame
+        if frame is not None and self._is_owned(frame.chain.name):
+            packet.lost_mark |= _ALL_BITS & ~(action.keep | action.flip | packet.own_mark)
+            packet.own_mark |= action.flip
         return Next.STEP
 
     def _translate(self, packet: PacketState, action: Translate) -> Next:

@@ -61,12 +61,18 @@ class PacketState(Struct, kw_only=True):
     outputs: frozenset[str] | None = None
     """The interfaces at the current hook, None if those of ``fields`` apply."""
     mark: int = 0
+    own_mark: int = 0
+    """The bits of the mark that rules of kube-proxy or knft have set."""
+    lost_mark: int = 0
+    """The other bits of the mark that these rules have overwritten."""
     share: Fraction = Fraction(1)
     is_redirected: bool = False
     """Whether a nat rule (then ``is_translated`` may be set) or IPVS has changed the destination."""
     is_translated: bool = False
     new_source: NewSource | None = None
     server: VirtualServer | None = None
+    scheduler: str = ""
+    """The scheduler that has chosen among several real servers, unless it chooses all equally often."""
     read_entries: frozenset[AffinityEntry] = frozenset()
     written_entries: frozenset[AffinityEntry] = frozenset()
     seconds: int | None = None

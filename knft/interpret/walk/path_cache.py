@@ -67,6 +67,8 @@ def cache_key(packet: PacketState, group: int, affinity: frozenset[AffinityEntry
         packet.port,
         packet.is_local,
         packet.mark,
+        packet.own_mark,
+        packet.lost_mark,
         packet.is_translated,
         packet.is_redirected,
         packet.new_source,

@@ -1,17 +1,14 @@
 """A walker that also records the actions of each rule in the trail."""
 
-from knft.interpret.outcomes import Disposition, RuleHit
 from knft.interpret.ranges import Ranges, single
 from knft.interpret.rules import (
     AddToSet,
     DnatMapLookup,
-    Rule,
     RuleSet,
     SetMark,
     Step,
     Translate,
     Verdict,
-    VirtualServer,
 )
 from knft.interpret.walk.actions import Actions
 from knft.interpret.walk.index import Indexes
@@ -19,9 +16,6 @@ from knft.interpret.walk.lookups import LookupResult
 from knft.interpret.walk.packet import Next, PacketState
 from knft.interpret.walk.path_cache import AddressGroups
 from knft.interpret.walk.walker import Walker
-
-IPVS_CHAIN = "IPVS"
-"""The chain name in the hits that stand for IPVS; the text of the rule describes the virtual server."""
 
 
 class _RecordingActions(Actions):
@@ -81,7 +75,7 @@ class _NoPathCache(AddressGroups):
 
 
 class RecordingWalker(Walker):
-    """A walker whose trails include the actions of rules, IPVS, and policies that drop."""
+    """A walker whose trails include the actions of rules."""
 
     actions = _RecordingActions
 
@@ -89,30 +83,3 @@ class RecordingWalker(Walker):
         """Index a rule set."""
         super().__init__(rules, node_addresses, indexes)
         self._address_groups = _NoPathCache(rules, node_addresses)
-
-    def _end(self, packet: PacketState, disposition: Disposition) -> None:
-        if disposition is Disposition.DROPPED and packet.frame is None:
-            chain = packet.stage.entries[packet.entry].chain
-            if chain is not None:
-                packet.trail = RuleHit(chain.name, Rule((), "policy drop"), packet.trail, (Verdict("drop"),))
-        super()._end(packet, disposition)
-
-    def _through_servers(self, packet: PacketState) -> Next:
-        if packet.server is not None:
-            return super()._through_servers(packet)
-        pending = self._actions.pending
-        count, destination = len(pending), packet.destination
-        following = super()._through_servers(packet)
-        for other in pending[count:]:
-            if other.server is not None and other.server.address == destination:
-                target = Translate("dnat", single(other.destination), single(other.port or 0))
-                other.trail = RuleHit(IPVS_CHAIN, _server_rule(other.server), other.trail, (target,))
-        if following is Next.REJECT:
-            text = "a virtual server without real servers"
-            packet.trail = RuleHit(IPVS_CHAIN, Rule((), text), packet.trail, (Verdict("reject"),))
-        return following
-
-
-def _server_rule(server: VirtualServer) -> Rule:
-    count = len(server.real_servers)
-    return Rule((), f"virtual server, scheduler {server.scheduler}, {count} real server{'' if count == 1 else 's'}")

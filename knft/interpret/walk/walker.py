@@ -5,6 +5,7 @@ from copy import copy
 from fractions import Fraction
 
 from knft.interpret.outcomes import (
+    POLICY_DROP,
     AffinityEntry,
     Disposition,
     NewSource,
@@ -16,14 +17,14 @@ from knft.interpret.outcomes import (
     overlap,
     rule_hits,
 )
-from knft.interpret.ranges import Ranges, contains
-from knft.interpret.rules import Field, InSet, RuleSet, Within
+from knft.interpret.ranges import Ranges, contains, single
+from knft.interpret.rules import Field, InSet, RuleSet, Translate, Verdict, Within
 from knft.interpret.walk.actions import Actions
 from knft.interpret.walk.index import IndexedRule, Indexes
 from knft.interpret.walk.matching import EVALUATORS, Decision, Split
 from knft.interpret.walk.packet import Frame, Next, PacketState
 from knft.interpret.walk.path_cache import AddressGroups, WalkEnd, all_packet_fields, cache_key
-from knft.interpret.walk.servers import ServersQuery, ServerTable, send_to_real_servers
+from knft.interpret.walk.servers import IPVS_CHAIN, ServersQuery, ServerTable, send_to_real_servers, server_rule
 from knft.interpret.walk.stages import IPVS, HookStage, HookStages
 
 _LOOPBACK = frozenset({"lo"})
@@ -132,12 +133,19 @@ class Walker:
             self._end(packet, _DISPOSITIONS[following])
 
     def _end(self, packet: PacketState, disposition: Disposition) -> None:
+        if disposition is Disposition.DROPPED and packet.frame is None:
+            chain = packet.stage.entries[packet.entry].chain
+            if chain is not None:
+                packet.trail = RuleHit(chain.name, POLICY_DROP, packet.trail, (Verdict("drop"),))
         self._ends.append(WalkEnd(packet, disposition, ()))
 
     def _path(self, end: WalkEnd) -> Path:
         packet, disposition, hits = end
-        outcome = self._delivered(packet) if disposition is Disposition.DELIVERED else Outcome(disposition)
         trail = extend_trail(packet.trail, hits)
+        if disposition is Disposition.DELIVERED:
+            outcome = self._delivered(packet)
+        else:
+            outcome = Outcome(disposition, reply=_reply(trail) if disposition is Disposition.REJECTED else "")
         return Path(packet.fields, packet.share, outcome, trail, packet.read_entries, packet.written_entries)
 
     def _delivered(self, packet: PacketState) -> Outcome:
@@ -145,9 +153,15 @@ class Walker:
         if packet.new_source is not None:
             source = packet.new_source
         seconds = packet.seconds if packet.server is None else packet.server.seconds
-        if not packet.is_redirected:
-            return Outcome(Disposition.DELIVERED, None, None, source, seconds)
-        return Outcome(Disposition.DELIVERED, packet.destination, packet.port, source, seconds)
+        return Outcome(
+            Disposition.DELIVERED,
+            packet.destination if packet.is_redirected else None,
+            packet.port if packet.is_redirected else None,
+            source,
+            seconds,
+            lost_mark=packet.lost_mark,
+            scheduler=packet.scheduler,
+        )
 
     def _next_entry(self, packet: PacketState) -> Next:
         packet.entry += 1
@@ -199,7 +213,7 @@ class Walker:
             ended = copy(packet)
             ended.fields = fields
             ended.share = packet.share * rest.share
-            ended.new_source = rest.new_source
+            ended.new_source, ended.lost_mark = rest.new_source, rest.lost_mark
             ended.read_entries |= rest.read_entries
             ended.written_entries |= rest.written_entries
             self._ends.append(WalkEnd(ended, disposition, hits))
@@ -267,12 +281,23 @@ class Walker:
                 self._actions.pending.append(rest)
                 packet.fields = decision.passing
             sent = list(send_to_real_servers(packet, server, self._actions.affinity, self._is_local))
+            rule = server_rule(server)
             for other in sent:
+                target = Translate("dnat", single(other.destination), single(other.port or 0))
+                other.trail = RuleHit(IPVS_CHAIN, rule, other.trail, (target,))
                 if not other.is_local:
                     self._enter(other, self._stages.after_ipvs())
             self._actions.pending += sent
+            if not sent:
+                packet.trail = RuleHit(IPVS_CHAIN, rule, packet.trail, (Verdict("reject"),))
             return Next.STOP if sent else Next.REJECT
         return Next.RULE
+
+
+def _reply(trail: RuleHit | None) -> str:
+    """Return the reply of the rule that rejects packets, which is the last one that they hit."""
+    steps = trail.rule.steps if trail is not None else ()
+    return next((step.reply for step in steps if isinstance(step, Verdict) and step.kind == "reject"), "")
 
 
 def _timeouts(rules: RuleSet) -> dict[str, int | None]:

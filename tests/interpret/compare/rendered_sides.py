@@ -32,31 +32,12 @@ def _as_list(objects: Objects) -> str:
 
 def render_cluster(mode: Mode, cluster: Cluster) -> Sides:
     """Return both sides for a random cluster."""
-    return render_sides(mode, _objects_for_mode(mode, cluster.objects), cluster_arguments(cluster))
-
-
-_HALVES_OF_ALL_ADDRESSES = {"0.0.0.0/0": ["0.0.0.0/1", "128.0.0.0/1"], "::/0": ["::/1", "8000::/1"]}
-
-
-def _objects_for_mode(mode: Mode, objects: Objects) -> Objects:
-    """Return the objects as a mode can express them: ipsets cannot hold 0.0.0.0/0, but both of its halves."""
-    return (
-        [_with_halved_source_ranges(item) if item["kind"] == "Service" else item for item in objects]
-        if mode is Mode.IPVS
-        else objects
-    )
-
-
-def _with_halved_source_ranges(service: dict[str, Any]) -> dict[str, Any]:
-    spec = service["spec"]
-    given = spec.get("loadBalancerSourceRanges", ())
-    halves = [half for text in given for half in _HALVES_OF_ALL_ADDRESSES.get(text, [text])]
-    return {**service, "spec": {**spec, "loadBalancerSourceRanges": halves}}
+    return render_sides(mode, cluster.objects, cluster_arguments(cluster))
 
 
 def diff_command(mode: Mode, cluster: Cluster) -> str:
     """Return the shell command that repeats the comparison of a random cluster."""
-    objects = _as_list(_objects_for_mode(mode, cluster.objects))
+    objects = _as_list(cluster.objects)
     return f"knft diff --against {mode.value} -f - {shlex.join(cluster_arguments(cluster))} <<'END'\n{objects}\nEND"
 
 

@@ -10,10 +10,7 @@ from tests.support.scenario import Scenario, read_scenarios
 
 MODES = (Mode.IPTABLES, Mode.IPVS)
 CASES = [
-    pytest.param(scenario, mode, id=f"{scenario.name}: {mode.value}")
-    for scenario in read_scenarios()
-    for mode in MODES
-    if mode.value not in scenario.unsupported_by
+    pytest.param(scenario, mode, id=f"{scenario.name}: {mode.value}") for scenario in read_scenarios() for mode in MODES
 ]
 
 

@@ -72,7 +72,7 @@ BOTH = (
     single_form("-j OTHER", Verdict("jump", "mangle OTHER")),
     single_form("-g OTHER", Verdict("goto", "mangle OTHER")),
     single_form("-j REJECT", REJECT, table="filter"),
-    single_form("-p tcp -j REJECT --reject-with tcp-reset", TCP, REJECT, table="filter"),
+    single_form("-p tcp -j REJECT --reject-with tcp-reset", TCP, Verdict("reject", reply="tcp-reset"), table="filter"),
     single_form("-p tcp -j ACCEPT", TCP, ACCEPT),
     single_form("! -p udp -j ACCEPT", Within(Field.PROTOCOL, single(17), inverted=True), ACCEPT),
     single_form("-p 47 -j ACCEPT", Within(Field.PROTOCOL, single(47)), ACCEPT),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from knft.comparison.captures import Capture, read_capture
-from knft.interpret.compare.foreign import is_owned_chain
+from knft.interpret.owned_chains import is_owned_chain
 from tests.interpret.nftables.listings import document
 
 SAVED = "*nat\n:PREROUTING ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\nCOMMIT\n"
