@@ -51,11 +51,15 @@ class Sysctls(Struct, frozen=True, tag="sysctls"):
 
 
 class SyncOutput(Struct, frozen=True):
-    """The parts of one family, in the order in which kube-proxy runs the tools."""
+    """The parts of one family, in the order in which kube-proxy runs the tools.
+
+    ``warnings`` name what kube-proxy leaves out with an error in its log.
+    """
 
     backend: str
     family: Family
     parts: tuple[ToolInput, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def part_names(self) -> tuple[str, ...]:

@@ -35,8 +35,10 @@ def render_kube_proxy(
     sync_flags = sync_options(Mode(backend), {**options, "family": family})
     snapshots = _read_snapshots(paths, options["before"], has_ip_mode=_supports_ip_mode(sync_flags))
     inputs = {item: found for item, found in sync_inputs(snapshots, sync_flags) if family in (None, item.value.lower())}
-    text = _format([_outputs(found, sync_flags, cleanup=cleanup) for found in inputs.values()], output, part)
-    for message in _warnings(sync_flags, snapshots, inputs, cleanup=cleanup):
+    outputs = [_output(found, sync_flags, cleanup=cleanup) for found in inputs.values()]
+    text = _format(outputs, output, part)
+    left_out = (warning for item in outputs for warning in item.warnings)
+    for message in (*_warnings(sync_flags, snapshots, inputs, cleanup=cleanup), *left_out):
         click.echo(f"knft: {message}", err=True)
     click.echo(text, nl=False)
 
@@ -45,7 +47,7 @@ def _supports_ip_mode(options: KubeProxyOptions) -> bool:
     return not isinstance(options.settings, ipvs.Settings) or ipvs.supports_ip_mode(options.settings.rule_version)
 
 
-def _outputs(sync_input: SyncInput, options: KubeProxyOptions, *, cleanup: bool) -> SyncOutput:
+def _output(sync_input: SyncInput, options: KubeProxyOptions, *, cleanup: bool) -> SyncOutput:
     settings = options.settings
     if isinstance(settings, iptables.Settings):
         return iptables.cleanup(sync_input, settings) if cleanup else iptables.sync(sync_input, settings)

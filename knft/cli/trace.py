@@ -115,8 +115,8 @@ def _rendered_source(options: dict[str, Any]) -> RuleSource:
     if options["backend"] == "nftables":
         return RuleSource("knft, rendered", knft_rules, knft_rules, addresses)
     mode = Mode(options["backend"])
-    rules = kube_proxy_rules(changes, kube_proxy_options(mode, options))
-    return RuleSource(f"kube-proxy in mode {mode.value}, rendered", rules, knft_rules, addresses)
+    rules, warnings = kube_proxy_rules(changes, kube_proxy_options(mode, options))
+    return RuleSource(f"kube-proxy in mode {mode.value}, rendered", rules, knft_rules, addresses, warnings)
 
 
 def _live_source(options: dict[str, Any]) -> RuleSource:

@@ -58,7 +58,7 @@ def _service_port(service: Service, port: ServicePortSpec, cluster_ip: str, fami
         node_port=port.node_port or 0,
         external_ips=external_ips,
         load_balancer_vips=_load_balancer_vips(service, family),
-        load_balancer_source_ranges=addresses.networks_of_family(spec.load_balancer_source_ranges or (), family),
+        load_balancer_source_ranges=_source_ranges(spec, family),
         affinity_seconds=_affinity_seconds(spec),
         health_check_node_port=(spec.health_check_node_port or 0) if checks_health else 0,
         internal_policy_local=spec.internal_traffic_policy == "Local",
@@ -73,6 +73,12 @@ def _load_balancer_vips(service: Service, family: Family) -> tuple[str, ...]:
     ingresses = service.status.load_balancer.ingress or ()
     vips = (ingress.ip for ingress in ingresses if ingress.ip and ingress.ip_mode != "Proxy")
     return addresses.of_family(vips, family)
+
+
+def _source_ranges(spec: ServiceSpec, family: Family) -> tuple[str, ...]:
+    """Return the ranges of ``family``, () if one of them contains all addresses: it restricts no client."""
+    ranges = addresses.networks_of_family(spec.load_balancer_source_ranges or (), family)
+    return () if any(map(addresses.is_zero_network, ranges)) else ranges
 
 
 def _affinity_seconds(spec: ServiceSpec) -> int:

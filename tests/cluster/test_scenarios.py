@@ -30,7 +30,7 @@ def runner(
     knft(lab.host("node").namespace, "cleanup")
 
 
-@pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(SCENARIOS, "nftables"))
+@pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(SCENARIOS))
 def test_packet_has_the_expected_outcome(
     runner: ScenarioRunner,
     cluster: Cluster,  # noqa: ARG001 - its logs are attached to a failure

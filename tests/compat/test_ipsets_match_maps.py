@@ -71,14 +71,10 @@ class RenderedCluster(NamedTuple):
 
 
 def cluster(rng: Random) -> list[dict[str, Any]]:
-    """Return manifests without source ranges of length 0, which mode ipvs cannot use."""
+    """Return the manifests of a random cluster."""
     names = [("Service", name) for name in random_objects.SERVICES]
     names += [("EndpointSlice", name) for name in random_objects.SLICES[: rng.randint(3, 14)]]
     drawn = [(kind, name, random_objects.random_traits(kind, rng)) for kind, name in names]
-    for kind, _, traits in drawn:
-        if kind == "Service":
-            ranges = traits["loadBalancerSourceRanges"]
-            traits["loadBalancerSourceRanges"] = [cidr for cidr in ranges if not cidr.endswith("/0")]
     node = random_objects.random_traits("Node", rng) | {"addresses": list(NODE_IPS.values())}
     return [random_objects.manifest(kind, name, traits) for kind, name, traits in [*drawn, ("Node", "node-1", node)]]
 

@@ -108,13 +108,14 @@ def test_files_of_another_format_are_refused(flag: str, tmp_path: Path) -> None:
     _refused(f"{flag}: {tmp_path / 'none'}: No such file or directory", flag, str(tmp_path / "none"))
 
 
-def test_service_that_ipvs_cannot_express_is_refused(tmp_path: Path) -> None:
-    spec = {**LOAD_BALANCER_SERVICE["spec"], "loadBalancerSourceRanges": ["0.0.0.0/0"]}
-    path = tmp_path / "service.yaml"
-    path.write_text(yaml.safe_dump({**LOAD_BALANCER_SERVICE, "spec": spec}))
-    message = "Service shop/web: mode ipvs cannot use the source range 0.0.0.0/0, "
-    _refused(f"knft: {message}", "-o", "json", manifest_path=str(path))
-    _refused(f"knft: in the previous sync: {message}", "--before", str(path))
+@pytest.mark.parametrize("rule_version", RuleVersion)
+def test_source_range_of_all_addresses_restricts_no_client(rule_version: RuleVersion) -> None:
+    """Such a range is no range, as in kube-proxy (pkg/proxy/serviceport.go); an ipset cannot contain it."""
+    spec = {**LOAD_BALANCER_SERVICE["spec"], "loadBalancerSourceRanges": ["192.0.2.0/24", "0.0.0.0/0"]}
+    flags = ("--vintage", rule_version.value)
+    done = run(*flags, manifest={**LOAD_BALANCER_SERVICE, "spec": spec})
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout == run(*flags, manifest=LOAD_BALANCER_SERVICE).stdout
 
 
 def test_node_without_known_addresses_warns_about_node_ports() -> None:

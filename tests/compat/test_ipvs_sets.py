@@ -1,17 +1,13 @@
 """Tests of ipsets: names, types and entries (docs/behaviour/ipvs.md#ipsets)."""
 
+from collections import Counter
 from typing import Any
 
-import pytest
-
-from knft.errors import UsageError
 from knft.families import Family
-from knft_compat.ipvs import RuleVersion, Settings, sync
-from knft_compat.ipvs.entries import set_entries
-from knft_compat.ipvs.rule_versions import FEATURES
+from knft_compat.ipvs import Settings, sync
 from knft_compat.ipvs.sets import SETS
 from knft_compat.sync_input import Node
-from tests.compat.ipvs_render import NODE, NODE6, all_entries, nonempty_sets, part_lines, service_port, sync_input
+from tests.compat.ipvs_render import NODE6, all_entries, nonempty_sets, part_lines, service_port, sync_input
 from tests.support.kube_objects import parametrize_cases
 
 TYPES = """
@@ -166,14 +162,20 @@ def test_load_balancer_denies_a_node_outside_its_source_ranges() -> None:
     assert [str(item.address) for item in all_entries(sync_input(*ports)).denied_frontends] == ["203.0.113.9"]
 
 
-@pytest.mark.parametrize(("cidr", "node"), [("0.0.0.0/0", NODE), ("::/0", NODE6)])
-def test_source_range_of_length_zero_is_refused(cidr: str, node: Node) -> None:
-    port = service_port(load_balancer_vips=("203.0.113.9",), load_balancer_source_ranges=(cidr,))
-    with pytest.raises(UsageError, match=rf"^Service shop/web: mode ipvs cannot use the source range {cidr}, "):
-        set_entries(sync_input(port, node=node), FEATURES[RuleVersion.NEWEST])
-
-
-def test_too_many_set_entries_are_refused() -> None:
-    addresses = tuple(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(65537))
-    with pytest.raises(UsageError, match=r"ipset KUBE-EXTERNAL-IP needs 65537 entries"):
-        set_entries(sync_input(service_port(external_ips=addresses)), FEATURES[RuleVersion.NEWEST])
+def test_entries_that_do_not_fit_are_left_out_with_a_warning() -> None:
+    """Sets with room get the entries of all Services."""
+    addresses = tuple(f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(65535))
+    ports = (
+        service_port(external_ips=addresses),
+        service_port(external_ips=("198.51.100.1", "198.51.100.2"), name="shop/b:x"),
+        service_port(external_ips=("198.51.100.3",), name="shop/c:x"),
+    )
+    output = sync(sync_input(*ports), Settings())
+    message = (
+        "ipset {} is full: kube-proxy creates it for 65536 entries; {} entries are left out, "
+        "of Service shop/b and 1 more"
+    )
+    assert output.warnings == (message.format("KUBE-EXTERNAL-IP", 2), message.format("KUBE-IPVS-IPS", 3))
+    lines = (output.part_text("ipset") or "").splitlines()
+    added = Counter(line.split()[1] for line in lines if line.startswith("add "))
+    assert added == {"KUBE-CLUSTER-IP": 1, "KUBE-EXTERNAL-IP": 65536, "KUBE-IPVS-IPS": 65536}

@@ -28,12 +28,11 @@ SILENCE = 0.15
 """Seconds without an answer after which a packet counts as dropped. Other packets are answered within a few ms."""
 
 
-def packet_parameters(scenarios: list[Scenario], mode: str) -> list[object]:
-    """Return each packet that a mode supports, in each of its families, as parameters for pytest."""
+def packet_parameters(scenarios: list[Scenario]) -> list[object]:
+    """Return each packet in each of its families, as parameters for pytest."""
     return [
         pytest.param(scenario, packet, version, id=f"{scenario.name}: IPv{version} {packet}")
         for scenario in scenarios
-        if mode not in scenario.unsupported_by
         for version in VERSIONS
         for packet in scenario.packets
         if version in packet.versions

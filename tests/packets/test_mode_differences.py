@@ -1,13 +1,9 @@
 """Packets name expected differences between modes, and only those that knft lists."""
 
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from tests.packets.mode_differences import DOCUMENTATION, WITHOUT_PACKET, difference_names, with_table
-from tests.support.knft_command import KNFT, NODE_FLAG, write_manifests
-from tests.support.scenario import Expectation, Scenario, read_scenarios
+from tests.support.scenario import Expectation, read_scenarios
 
 MODES = ("iptables", "ipvs")
 PACKETS = [packet for scenario in read_scenarios() for packet in scenario.packets]
@@ -25,18 +21,6 @@ def test_packets_show_exactly_the_listed_differences(mode: str) -> None:
 def test_mode_difference_differs_from_the_nftables_outcome(mode: str) -> None:
     differing = [(packet, difference) for packet in PACKETS for difference in packet.mode_differences(mode)]
     assert [packet.to for packet, difference in differing if _outcome(packet) == _outcome(difference)] == []
-
-
-@pytest.mark.parametrize(
-    "scenario", [item for item in read_scenarios() if item.unsupported_by], ids=lambda item: item.name
-)
-def test_mode_refuses_a_scenario_that_it_cannot_express(scenario: Scenario, tmp_path: Path) -> None:
-    write_manifests(tmp_path, scenario.manifests())
-    for mode in scenario.unsupported_by:
-        arguments = ["render", "-f", str(tmp_path), *NODE_FLAG, "--backend", mode, *scenario.arguments()]
-        done = subprocess.run([*KNFT, *arguments], capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert f"mode {mode} cannot use" in done.stderr
 
 
 def test_documentation_has_the_table_of_differences() -> None:

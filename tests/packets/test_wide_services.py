@@ -28,7 +28,7 @@ def runner(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scena
     mode.close()
 
 
-@pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(SCENARIOS, "nftables"))
+@pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(SCENARIOS))
 def test_packet_has_the_expected_outcome(
     runner: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version
 ) -> None:

@@ -125,7 +125,7 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     ``flags`` are added to the default flags, or replace those of the same name; a flag with a ``$name`` has both
     families. ``before`` is an earlier cluster, which another process applies first. ``addresses`` are additional
-    addresses of hosts. ``unsupported_by`` names modes that cannot express the cluster.
+    addresses of hosts.
     """
 
     title: str
@@ -135,7 +135,6 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     flags: tuple[str, ...] = ()
     node: dict[str, Any] = msgspec.field(default_factory=lambda: DEFAULT_NODE)
     addresses: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    unsupported_by: tuple[Literal["iptables", "ipvs"], ...] = ()
     name: str = ""
 
     def manifests(self) -> list[dict[str, Any]]:

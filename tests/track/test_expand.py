@@ -91,6 +91,14 @@ SOURCE_RANGES = {
     "host bits are cleared": ExpansionCase(
         {"load_balancer_source_ranges": ("10.1.2.3/8",)}, {"load_balancer_source_ranges": ("10.0.0.0/8",)}, {}
     ),
+    "all addresses restrict no client": ExpansionCase(
+        {"load_balancer_source_ranges": ("10.0.0.0/8", "0.0.0.0/0", "fd00::/8")},
+        {},
+        {"load_balancer_source_ranges": ("fd00::/8",)},
+    ),
+    "all IPv6 addresses": ExpansionCase(
+        {"load_balancer_source_ranges": ("10.0.0.0/8", " ::/0")}, {"load_balancer_source_ranges": ("10.0.0.0/8",)}, {}
+    ),
     "invalid ranges are dropped": ExpansionCase(
         {"load_balancer_source_ranges": ("10.0.0.0", "10.0.0.0/33", "10.0.0.0/+8", "bad/8", "", "192.0.2.0/24")},
         {"load_balancer_source_ranges": ("192.0.2.0/24",)},

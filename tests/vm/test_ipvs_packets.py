@@ -64,7 +64,7 @@ def runner(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scena
         yield runner
 
 
-@pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(read_scenarios(), "ipvs"))
+@pytest.mark.parametrize(("scenario", "packet", "version"), packet_parameters(read_scenarios()))
 def test_packet_has_the_expected_outcome(
     runner: ScenarioRunner, scenario: Scenario, packet: Packet, version: plan.Version
 ) -> None:

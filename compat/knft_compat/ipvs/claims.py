@@ -8,6 +8,7 @@ from msgspec import Struct
 from knft.families import Family
 from knft.model import addresses
 from knft.model.endpoint import Endpoint
+from knft.model.names import NamespacedName
 from knft.protocols import Protocol
 from knft_compat.ipvs.rule_versions import Features
 from knft_compat.sync_input import Node, PlannedPort, SyncInput
@@ -29,6 +30,7 @@ class Claim(Struct, frozen=True):
     kube-proxy adds the address to kube-ipvs0.
     """
 
+    service: NamespacedName
     kind: ClaimKind
     protocol: Protocol
     address: str
@@ -80,6 +82,7 @@ def _make_claim(planned: PlannedPort, kind: ClaimKind, address: str, *, bound: b
     port = planned.plan.port
     local = port.internal_policy_local if kind is ClaimKind.CLUSTER_IP else port.external_policy_local
     return Claim(
+        planned.plan.name.service,
         kind,
         port.protocol,
         address,

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from knft.errors import UsageError
 from knft.model import addresses
+from knft.model.names import NamespacedName
 from knft.protocols import Protocol
-from knft_compat.ipvs.claims import bound_addresses, claims, node_port_addresses
+from knft_compat.ipvs.claims import claims, node_port_addresses
 from knft_compat.ipvs.names import (
     BOUND_IPS,
     CLUSTER_IPS,
@@ -24,7 +24,7 @@ from knft_compat.ipvs.names import (
     SOURCE_RESTRICTED_LOAD_BALANCERS,
 )
 from knft_compat.ipvs.rule_versions import Features
-from knft_compat.ipvs.sets import BITMAP, MAX_ENTRIES, SETS, FilledSet, FilledSets
+from knft_compat.ipvs.sets import MAX_ENTRIES, SETS, FilledSet, FilledSets
 from knft_compat.sync_input import PlannedPort, SyncInput
 
 
@@ -37,10 +37,14 @@ class DeniedFrontend(Struct, frozen=True):
 
 
 class SetEntries(Struct, frozen=True):
-    """The entries of each set, by its IPv4 name, and the denied frontends, in the order of Service ports."""
+    """The entries of each set, by its IPv4 name, and the denied frontends, in the order of Service ports.
+
+    ``warnings`` name the Services whose entries do not fit into a set.
+    """
 
     sets: dict[str, tuple[str, ...]]
     denied_frontends: tuple[DeniedFrontend, ...]
+    warnings: tuple[str, ...] = ()
 
 
 Entry = tuple[str, str]
@@ -48,20 +52,27 @@ Entry = tuple[str, str]
 
 
 def set_entries(sync_input: SyncInput, features: Features) -> SetEntries:
-    """Return the entries of all sets; raise UsageError for an entry that a set cannot hold."""
-    found: dict[str, dict[str, None]] = {name: {} for name in SETS if name not in features.missing_sets}
+    """Return the entries of all sets; a set that is full leaves out the rest, as in kube-proxy."""
+    found: dict[str, dict[str, NamespacedName]] = {name: {} for name in SETS if name not in features.missing_sets}
     for planned in sync_input.ports:
         for name, entry in _port_entries(planned, sync_input):
-            found[name][entry] = None
-    if BOUND_IPS in found:
-        found[BOUND_IPS] = dict.fromkeys(bound_addresses(tuple(claims(sync_input, features))))
-    for name, members in found.items():
-        _check_size(name, len(members))
+            found[name].setdefault(entry, planned.plan.name.service)
+    for claim in claims(sync_input, features) if BOUND_IPS in found else ():
+        if claim.is_bound:
+            found[BOUND_IPS].setdefault(claim.address, claim.service)
     # kube-proxy writes a rule for each Service that claims the address; no packet reaches the second one.
     denied_frontends = (
         item for planned in sync_input.ports for item in _denied_frontends(planned, sync_input.node.ip_or_loopback)
     )
-    return SetEntries({name: tuple(members) for name, members in found.items()}, tuple(dict.fromkeys(denied_frontends)))
+    return SetEntries(
+        {name: tuple(members)[:MAX_ENTRIES] for name, members in found.items()},
+        tuple(dict.fromkeys(denied_frontends)),
+        tuple(
+            _full_set_warning(SETS[name].name_in(sync_input.family), tuple(members.values())[MAX_ENTRIES:])
+            for name, members in found.items()
+            if len(members) > MAX_ENTRIES
+        ),
+    )
 
 
 def filled_sets(sync_input: SyncInput, entries: SetEntries, previous: SetEntries | None) -> FilledSets:
@@ -105,7 +116,6 @@ def _load_balancer_entries(planned: PlannedPort, vip: str, node_ip: str) -> Iter
     if port.load_balancer_source_ranges:
         yield SOURCE_RESTRICTED_LOAD_BALANCERS, entry
     for cidr in port.load_balancer_source_ranges:
-        _check_range(planned, cidr)
         yield SOURCE_CIDRS, f"{entry},{cidr}"
     if _node_is_in_source_ranges(planned, node_ip):
         yield SOURCE_IPS, f"{entry},{vip}"
@@ -131,21 +141,10 @@ def _node_is_in_source_ranges(planned: PlannedPort, node_ip: str) -> bool:
     return any(addresses.contains(cidr, node_ip) for cidr in ranges)
 
 
-def _check_range(planned: PlannedPort, cidr: str) -> None:
-    if addresses.is_zero_network(cidr):
-        halves = "::/1 and 8000::/1" if ":" in cidr else "0.0.0.0/1 and 128.0.0.0/1"
-        msg = (
-            f"Service {planned.plan.name.service}: mode ipvs cannot use the source range {cidr}, since an ipset of "
-            "type hash:ip,port,net cannot contain a network with prefix length 0; remove loadBalancerSourceRanges, or "
-            f"split the range into {halves}"
-        )
-        raise UsageError(msg)
-
-
-def _check_size(name: str, count: int) -> None:
-    if SETS[name].type != BITMAP and count > MAX_ENTRIES:
-        msg = (
-            f"mode ipvs cannot have so many Services: ipset {name} needs {count} entries, but kube-proxy creates "
-            f"it for at most {MAX_ENTRIES}; render fewer Services"
-        )
-        raise UsageError(msg)
+def _full_set_warning(own_name: str, left_out: tuple[NamespacedName, ...]) -> str:
+    services = tuple(dict.fromkeys(map(str, left_out)))
+    more = f" and {len(services) - 1} more" if len(services) > 1 else ""
+    return (
+        f"ipset {own_name} is full: kube-proxy creates it for {MAX_ENTRIES} entries; {len(left_out)} entries are left "
+        f"out, of Service {services[0]}{more}"
+    )

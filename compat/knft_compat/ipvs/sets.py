@@ -24,6 +24,7 @@ from knft_compat.ipvs.names import (
 
 BITMAP = "bitmap:port"
 HASH_SIZE, MAX_ENTRIES = 1024, 65536
+"""Sizes of the sets of type hash; a bitmap cannot be full, since a port number is less than 65536."""
 _PORT_RANGE = "0-65535"
 _FAMILIES = {Family.IPV4: "inet", Family.IPV6: "inet6"}
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from knft.errors import UsageError
 from knft.model import addresses
 from knft_compat.ipvs.chains import JUMPS, EnsureChains, chains_to_create
 from knft_compat.ipvs.claims import bound_addresses, claims, usable_addresses
@@ -25,7 +24,7 @@ from knft_compat.sync_output import SyncOutput, ToolInput
 def sync(sync_input: SyncInput, settings: Settings) -> SyncOutput:
     """Return the output of a sync, including what kube-proxy does once at its start.
 
-    Raise UsageError if the mode cannot express a Service. Without ``sync_input.previous_ports`` it is the first sync.
+    Without ``sync_input.previous_ports`` it is the first sync.
     """
     features, family = FEATURES[settings.rule_version], sync_input.family
     sync_input = replace(sync_input, node=_node_without_bound_addresses(sync_input.node, settings, features))
@@ -61,6 +60,7 @@ def sync(sync_input: SyncInput, settings: Settings) -> SyncOutput:
             *(reversed(removal) if features.unbinds_only_server_addresses else removal),
             conntrack_deletions(sync_input, features.conntrack_cleanup),
         ),
+        entries.warnings,
     )
 
 
@@ -74,11 +74,7 @@ def _node_without_bound_addresses(node: Node, settings: Settings, features: Feat
 def _previous_entries(sync_input: SyncInput, features: Features) -> SetEntries | None:
     if sync_input.previous_ports is None:
         return None
-    try:
-        return set_entries(replace(sync_input, ports=sync_input.previous_ports), features)
-    except UsageError as error:
-        msg = f"in the previous sync: {error}"
-        raise UsageError(msg) from error
+    return set_entries(replace(sync_input, ports=sync_input.previous_ports), features)
 
 
 def _networks(hosts: Iterable[str]) -> tuple[str, ...]:
