@@ -87,11 +87,16 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
     """Print the rule set for manifests as nft text, or the transactions of the first sync on an empty node as JSON.
 
     The node's addresses come from the Node object or --node-ip; kube-proxy's modes also use --local-address. JSON has
-    one document per IP family, each on one line.
+    one document per IP family, each on one line. Two commands load it, the second one for each family; the declarations
+    are text, because nft 1.0.6 cannot declare concatenated maps in JSON:
+
+    \b
+      knft render -f PATH --node NAME --declarations | nft -f -
+      knft render -f PATH --node NAME --family ipv4 -o json | nft -j -f -
 
     With --backend iptables or ipvs, print what kube-proxy does in that mode: a shell script that runs each tool with
     its input, or with --part only the input of one tool.
-    """
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
     reject_flags_of_other_backends(context, backend)
     if backend == "nftables":
         from knft.cli.render import render as render_command  # noqa: PLC0415

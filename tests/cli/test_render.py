@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.support.lab.namespace import Namespace
 from tests.support.nft_library_version import CAN_OWN_TABLES
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+DOCS = EXAMPLES.parent / "docs"
 FLAGS = ("--node", "node-1", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48", "--service-cidr", "10.96.0.0/16")
 
 
@@ -49,6 +51,12 @@ def test_first_sync_changes_nothing_if_rendered_text_is_loaded() -> None:
     namespace.close()
 
 
+def _loading_commands(text: str) -> tuple[str, str]:
+    """Return the commands of a text that load the declarations and the JSON of a transaction."""
+    declare, fill = (line.strip() for line in text.splitlines() if line.strip().startswith("knft render -f PATH "))
+    return declare, fill
+
+
 def _lines(listing: str) -> list[str]:
     """Return the lines of a listing, without blank lines and the flag that shows an earlier owner."""
     return [line for line in listing.splitlines() if line and line != "\tflags persist"]
@@ -56,11 +64,14 @@ def _lines(listing: str) -> list[str]:
 
 @pytest.mark.kernel
 def test_declarations_and_json_make_the_table_of_a_first_sync() -> None:
-    """The output of ``--declarations`` and then ``-o json`` is loaded."""
+    """The two commands in ``--help`` and in the documentation load them."""
     namespace = Namespace.create("render")
-    namespace.run(["nft", "-f", "-"], stdin=rendered_output("-f", str(EXAMPLES), *FLAGS, "--declarations"))
-    for line in rendered_output("-f", str(EXAMPLES), *FLAGS, "-o", "json").splitlines():
-        namespace.run(["nft", "-j", "-f", "-"], stdin=line)
+    declare, fill = _loading_commands(run_render("--help").stdout)
+    assert (declare, fill) == _loading_commands((DOCS / "getting-started.md").read_text())
+    for command in (declare, fill, fill.replace("ipv4", "ipv6")):
+        arguments = command.removeprefix("knft render -f PATH --node NAME ")
+        rendering = shlex.join((*KNFT, "render", "-f", str(EXAMPLES), *FLAGS))
+        namespace.run(["bash", "-o", "pipefail", "-c", f"{rendering} {arguments}"])
     loaded = namespace.run(["nft", "list", "ruleset"]).stdout
     namespace.run([*KNFT, "cleanup"])
     namespace.run([*KNFT, "run", "--once", "--manifests", str(EXAMPLES), *FLAGS])
