@@ -12,6 +12,7 @@ import sys
 import time
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -62,10 +63,11 @@ class CommitListener:
 def open_notifications() -> socket.socket:
     """Return a socket of the caller's network namespace that receives the kernel's notifications of commits.
 
-    It has room for those of a large commit, and a timeout of 0.2 s.
+    It has room for those of a large commit if root opens it, and a timeout of 0.2 s.
     """
     kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_NETFILTER)
-    kernel.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
+    with suppress(PermissionError):  # In a user namespace; then a large commit overflows the buffer.
+        kernel.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _BUFFER)
     kernel.bind((0, 0))
     kernel.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _NFNLGRP_NFTABLES)
     kernel.settimeout(0.2)
