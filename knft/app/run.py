@@ -39,6 +39,8 @@ SHUTDOWN_GRACE_SECONDS = 0.4
 
 With 100 000 endpoints the exiting thread may also wait for the GIL, twice for 0.3 s: 1.0 s in all.
 """
+FAILURE_GRACE_SECONDS = 2.0
+"""How long a sync may continue after an error, before the process ends without the error's own exit status."""
 EVENT_DELIVERY_SECONDS = 0.5
 """How long to wait for the delivery of the event with the reason of a shutdown."""
 LOG_SECONDS = 0.2
@@ -207,7 +209,7 @@ def _prepare_shutdown(log_writer: LogWriter) -> Shutdown:
         log_writer.flush(LOG_SECONDS)
         os._exit(status)
 
-    return Shutdown(stop_on_signals(grace_seconds=SHUTDOWN_GRACE_SECONDS), SHUTDOWN_GRACE_SECONDS, exit_process)
+    return Shutdown(stop_on_signals(grace_seconds=SHUTDOWN_GRACE_SECONDS), FAILURE_GRACE_SECONDS, exit_process)
 
 
 def _start_threads(
