@@ -83,7 +83,7 @@ class FailingHistory(History):
         """Let another program add chains, a set, a map and a counter, which refer to each other and to knft's."""
         family = rng.choice(tuple(Family))
         listing = self._harness.tables[family].read()
-        if listing is None:
+        if listing is None or not listing.rule_counts:
             return
         name = f"{rng.choice(FOREIGN_NAMES)}{rng.randrange(1000, 10**6)}"
         hook = rng.choice(("", "{ type filter hook forward priority 3; policy drop; }"))
