@@ -1,6 +1,6 @@
 """Selection of endpoints for each traffic policy, as kube-proxy's CategorizeEndpoints (docs/behaviour/endpoints.md)."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from knft.model.endpoint import Endpoint
 from knft.model.plan import CategorizedEndpoints
@@ -15,8 +15,10 @@ def categorize_endpoints(endpoints: Endpoints, port: ServicePort, node_name: str
     cluster: Endpoints = ()
     hint_filter: _EndpointFilter | None = None
     if port.uses_cluster_endpoints:
-        hint_filter = _hint_filter(endpoints, node_name, zone)
-        cluster = tuple(e for e in endpoints if e.traits.ready and (hint_filter is None or hint_filter(e)))
+        ready = [e for e in endpoints if e.traits.ready]
+        hint_filter = _hint_filter(ready, node_name, zone)
+        # The same tuple if all are in it, because that takes no memory.
+        cluster = endpoints if hint_filter is None and len(ready) == len(endpoints) else _chosen(ready, hint_filter)
         # The fallback to terminating endpoints ignores hints: a distant endpoint is better than none.
         cluster = cluster or tuple(e for e in endpoints if _is_serving_terminating(e))
     if not port.uses_local_endpoints:
@@ -32,6 +34,10 @@ def categorize_endpoints(endpoints: Endpoints, port: ServicePort, node_name: str
     return CategorizedEndpoints(cluster, local, reachable, has_any)
 
 
+def _chosen(endpoints: Iterable[Endpoint], hint_filter: _EndpointFilter | None) -> Endpoints:
+    return tuple([endpoint for endpoint in endpoints if hint_filter is None or hint_filter(endpoint)])
+
+
 def _is_serving_terminating(endpoint: Endpoint) -> bool:
     return endpoint.traits.serving and endpoint.traits.terminating
 
@@ -41,13 +47,12 @@ def _union(first: Iterable[Endpoint], second: Iterable[Endpoint]) -> Endpoints:
     return tuple(by_key[key] for key in sorted(by_key))
 
 
-def _hint_filter(endpoints: Endpoints, node_name: str, zone: str) -> _EndpointFilter | None:
-    """Return the filter by topology hints for this node, or None if hints do not apply.
+def _hint_filter(ready: Sequence[Endpoint], node_name: str, zone: str) -> _EndpointFilter | None:
+    """Return the filter of ready endpoints by topology hints for this node, or None if hints do not apply.
 
     Hints apply only if every ready endpoint has some and at least one names this node or, failing that, this zone. A
     partial set of hints must not leave clients without endpoints.
     """
-    ready = [endpoint for endpoint in endpoints if endpoint.traits.ready]
     if not ready:
         return None
     if all(e.traits.node_hints for e in ready) and any(node_name in e.traits.node_hints for e in ready):

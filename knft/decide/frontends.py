@@ -80,6 +80,9 @@ class FrontendClaims:
         self, key: FrontendKey, name: ServicePortName, previous: Claim | None, current: Claim | None
     ) -> set[ServicePortName]:
         """Replace the claim of ``name`` to one frontend; return the Service ports that gain or lose it."""
+        if current is not None and key not in self._owning:
+            self._owning[key] = current
+            return {name}
         owner, losing_count = self._owning.get(key), self._losing_count(key)
         if current is not None:
             self._put(key, current)

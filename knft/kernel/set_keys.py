@@ -24,11 +24,14 @@ _TYPE_BITS = 6
 
 
 class KeyPart(Struct, frozen=True):
-    """One part of a key or value: its size in bytes without padding, and the function that decodes it."""
+    """One part of a key or value: its size in bytes without padding, and the function that decodes it.
+
+    ``decode_address`` is the same function if the part is an address.
+    """
 
     size: int
     decode: Callable[[bytes], str | int]
-    is_address: bool = False
+    decode_address: Callable[[bytes], str] | None = None
 
 
 def _ipv6(raw: bytes) -> str:
@@ -39,8 +42,8 @@ def _ipv6(raw: bytes) -> str:
 
 KEY_PARTS = {
     INTEGER: KeyPart(4, lambda raw: int(HOST_NUMBER.unpack(raw)[0])),
-    IPV4: KeyPart(4, socket.inet_ntoa, is_address=True),
-    IPV6: KeyPart(16, _ipv6, is_address=True),
+    IPV4: KeyPart(4, socket.inet_ntoa, socket.inet_ntoa),
+    IPV6: KeyPart(16, _ipv6, _ipv6),
     _PROTOCOL: KeyPart(1, lambda raw: PROTOCOL_NAMES.get(raw[0], raw[0])),
     PORT: KeyPart(2, lambda raw: int.from_bytes(raw, "big")),
 }
@@ -95,7 +98,7 @@ class KeyCodec:
 def _network(part: KeyPart, first: bytes, last: bytes) -> str:
     """Return a range of addresses as CIDR; raise ValueError if it is not a network."""
     low, size = int.from_bytes(first, "big"), int.from_bytes(last, "big") - int.from_bytes(first, "big") + 1
-    if not part.is_address or size <= 0 or size & (size - 1) or low % size:
+    if part.decode_address is None or size <= 0 or size & (size - 1) or low % size:
         msg = f"{first.hex()} to {last.hex()} is not a network"
         raise ValueError(msg)
     return f"{part.decode(first)}/{8 * part.size - size.bit_length() + 1}"

@@ -107,7 +107,7 @@ class SetReader:
 
 def _kind_of(declaration: bytes) -> "_Kind":
     """Return the reader for a declaration."""
-    fields = {kind: declaration[start:end] for kind, start, end in messages.attributes(declaration)}
+    fields = messages.payloads(declaration, 0, len(declaration))
     flags, key, data = (_number(fields.get(number, b"")) for number in (_SET_FLAGS, _KEY_TYPE, _DATA_TYPE))
     key_types, value_types = split_type(key), split_type(data)
     if not key_types or not KEY_PARTS.keys() >= set(key_types) or flags & _OBJECT_MAP:
@@ -137,9 +137,7 @@ class _Kind:
         """Add a list of elements."""
         for kind, start, end in messages.attributes(elements):
             if kind == _ELEMENT:
-                self.add(
-                    {number: elements[low:high] for number, low, high in messages.attributes(elements, start, end)}
-                )
+                self.add(messages.payloads(elements, start, end))
 
     def add(self, element: _Element) -> None:
         """Add an element."""
@@ -164,11 +162,13 @@ class _Unreadable(_Kind):
 
 def _raw_value(data: bytes) -> bytes:
     """Return the bytes of a key or value."""
-    kind, start, end = next(messages.attributes(data), (0, 0, 0))
-    if kind != _VALUE:
-        msg = "neither a key nor a value"
-        raise ValueError(msg)
-    return data[start:end]
+    if data[: _HEAD.size] != _HEAD.pack(len(data), _VALUE):
+        data = messages.payloads(data, 0, len(data)).get(_VALUE, b"")
+        if not data:
+            msg = "neither a key nor a value"
+            raise ValueError(msg)
+        return data
+    return data[_HEAD.size :]
 
 
 def _attribute_head(kind: int, size: int) -> bytes:
@@ -217,7 +217,7 @@ class _Verdicts(_Kind):
 def _verdict(data: bytes) -> Verdict | None:
     """Return a verdict, None if knft writes no such verdict."""
     kind, start, end = next(messages.attributes(data), (0, 0, 0))
-    fields = {number: data[low:high] for number, low, high in messages.attributes(data, start, end)}
+    fields = messages.payloads(data, start, end)
     if kind != _VERDICT:
         return None
     chain = fields.get(_CHAIN, b"").rstrip(b"\0").decode(errors="replace")
@@ -324,18 +324,23 @@ class _Targets(_Kind):
         address = targets.parts[0]
         # The last part of a value is a port of two bytes, which is padded.
         slot = struct.Struct(f">{len(self._mark)}s{address.size}sH2x")
-        self._format = SlotFormat(slot, len(self._mark), lambda raw: str(address.decode(raw)))
+        self._format = SlotFormat(slot, len(self._mark), address.decode_address or _not_an_address)
 
     def add_list(self, elements: bytes) -> None:
         """Add a list of elements: quickly, if all have the form in which knft writes them."""
-        size, put = self._element_size, self._put
+        size, put, arrays, mark, slot_size = self._element_size, self._put, self._arrays, self._mark, self._slot_size
         count, rest = divmod(len(elements), size)
         # One comparison for each constant byte of an element, because one for each element takes five times as long.
         if rest or any(elements[offset::size] != byte * count for offset, byte in self._constant_bytes):
             super().add_list(elements)
             return
         for prefix, index, slot in self._element.iter_unpack(elements):
-            put(prefix, index, slot)
+            array = arrays.get(prefix)
+            start = index * slot_size
+            if array is None or start >= len(array) or array.startswith(mark, start):
+                put(prefix, index, slot)
+            else:
+                array[start : start + slot_size] = slot
 
     def add(self, element: _Element) -> None:
         key, value = _raw_value(element[_KEY]), _raw_value(element[_DATA])
@@ -363,6 +368,11 @@ class _Targets(_Kind):
         while self._arrays:
             prefix, slots = self._arrays.popitem()
             contents.arrays[ArrayName(name, _decode_prefix(prefixes, prefix))] = PackedArray(bytes(slots), self._format)
+
+
+def _not_an_address(raw: bytes) -> str:
+    msg = f"not an address: {raw.hex()}"
+    raise ValueError(msg)
 
 
 def _decode_prefix(codec: KeyCodec, raw: bytes) -> Key:

@@ -180,7 +180,7 @@ def _add_endpoints(
 ) -> None:
     """Add the endpoints of a frontend's pools."""
     for pool in pools:
-        array = ArrayName(pool.kind.map, frontends.array_prefix(frontend))
+        array = ArrayName(_map(pool.kind), frontends.array_prefix(frontend))
         endpoints = plan.endpoints.local if pool.kind.local else plan.endpoints.cluster
         contents.arrays[array] = stable_order(previous.get(array, ()), _targets(endpoints))
 
@@ -207,6 +207,17 @@ def _shared_chains(plan: ServicePlan, frontend: Frontend) -> tuple[SharedChain, 
             return () if is_internal else (ExternalLocalChain(cluster, local), cluster)
         case TrafficAction.REJECT:
             return ()
+
+
+# Cached to share equal names: 25 000 Service ports have few different ones.
+@lru_cache(maxsize=1 << 12)
+def _goto(chain: SharedChain) -> Goto:
+    return Goto(chain.name)
+
+
+@lru_cache(maxsize=1 << 6)
+def _map(kind: PoolKind) -> str:
+    return kind.map
 
 
 @lru_cache(maxsize=1 << 12)

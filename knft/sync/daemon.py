@@ -175,10 +175,10 @@ class Daemon:
                 self._begin_check(proxier)
         with gc_disabled():
             succeeded = self._sync_until_complete()
-        if self._had_full_sync:
-            self._had_full_sync = False
-            with _bugs_logged("the garbage collection"):
-                freeze_and_trim()
+            if self._had_full_sync:
+                self._had_full_sync = False
+                with _bugs_logged("the garbage collection"):
+                    freeze_and_trim()  # Before the collector is enabled, which would collect once more.
         return succeeded
 
     def _sync_until_complete(self) -> bool:

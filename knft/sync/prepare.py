@@ -49,6 +49,7 @@ class PreparedTransaction(Struct, frozen=True):
     ``sticky`` are the affected sticky Service ports by hash ID, None if the record is removed; ``wide`` the numbers of
     the affected wide Service ports, None if the Service port is no longer wide. ``without_affinity`` are Service ports
     that get no session affinity, because all numbers are in use; ``render_errors`` those that could not be rendered.
+    ``claimed_count`` is how many further Service ports were found as they must be, and claimed at once.
     ``removes_unclaimed`` tells whether it removes unclaimed contents. ``deletable_chains`` can be deleted in a separate
     transaction after it, which the kernel refuses if a foreign rule refers to one of them. ``postponed`` are owners of
     the snapshot that the transaction does not change, because it has enough rules without them.
@@ -64,6 +65,7 @@ class PreparedTransaction(Struct, frozen=True):
     removes_unclaimed: bool
     deletable_chains: tuple[str, ...]
     postponed: frozenset[ServicePortName] = frozenset()
+    claimed_count: int = 0
 
     def contents(self) -> dict[Owner, Contents | None]:
         """Return the contents that each owner will have."""
@@ -87,7 +89,7 @@ def prepare_transaction(
     superseded = find_superseded(snapshot.programmed, contents)
     removed, superseded_removals = superseded.split(diff)
     removed, unreachable = defer_unreachable(removed, diff.added, MAX_ELEMENTS)
-    new_shared, changed_shared = _missing_shared_chains(snapshot, desired)
+    new_shared, changed_shared = _missing_shared_chains(snapshot, desired, rendering.claims.chains)
     early_chains = _early_chains(diff)
     transaction = Transaction(
         family.nft,
@@ -119,6 +121,7 @@ def prepare_transaction(
         rendering.removes_unclaimed,
         _deletable_chains(snapshot, diff, now),
         frozenset(rendering.postponed),
+        len(rendering.claims.names),
     )
 
 
@@ -138,6 +141,37 @@ class _Numbers:
         self.wide = WideNumbers(snapshot.wide)
 
 
+class _Claims:
+    """The Service ports whose contents a full sync finds as they must be.
+
+    They become those of the Service port at once, so that neither the memory of all rendered contents nor their
+    comparison is needed.
+    """
+
+    def __init__(self, snapshot: TableSnapshot) -> None:
+        self._snapshot = snapshot
+        self.names: list[ServicePortName] = []
+        self.chains: dict[SharedChain, None] = {}
+        """The shared chains that they need."""
+
+    def claim(self, owner: Owner, fragment: Fragment | None) -> bool:
+        """Claim the contents of a Service port without chains of its own; return whether all of them were found."""
+        if not self._snapshot.is_full or not isinstance(owner, ServicePortName):
+            return False
+        if fragment is None or fragment.sticky is not None:
+            return False
+        if not self._snapshot.programmed.claim(SpecialOwner.UNCLAIMED, owner, fragment.contents):
+            return False
+        self.names.append(owner)
+        self.chains.update(dict.fromkeys(fragment.chains))
+        return True
+
+    def frontends(self) -> set[Key]:
+        """Return the frontends of the Service ports."""
+        found = (self._snapshot.programmed.get(name) for name in self.names)
+        return {key for each in found if each is not None for _, key in (*each.entries, *each.members)}
+
+
 class _Rendering:
     """Renders the owners of a snapshot."""
 
@@ -150,8 +184,9 @@ class _Rendering:
         self._state = state
         self._config = config
         self._now = now
-        self._orders = snapshot.programmed.merged_contents(snapshot.owners).arrays
+        self._orders = _previous_orders(snapshot)
         self.numbers = _Numbers(snapshot, now)
+        self.claims = _Claims(snapshot)
         self.render_errors: dict[ServicePortName, Exception] = {}
 
     @property
@@ -175,12 +210,15 @@ class _Rendering:
             kept = _common(previously_unclaimed, preserved.contents) if self.removes_unclaimed else previously_unclaimed
             merged = _merged(desired)
             unclaimed = kept.without(merged)
-            unclaimed.members -= _superseded_ranges(unclaimed, merged)
+            unclaimed.members -= _superseded_ranges(unclaimed, merged, self.claims)
             desired[SpecialOwner.UNCLAIMED] = Fragment(unclaimed) if unclaimed != Contents.empty() else None
         return desired
 
     def _render_up_to_limit(self, owners: Iterable[Owner]) -> dict[Owner, Fragment | None]:
-        """Render the owners in order; once the transaction has enough rules, postpone those that need many."""
+        """Render the owners in order, without those whose contents are claimed.
+
+        Once the transaction has enough rules, postpone those that need many.
+        """
         desired: dict[Owner, Fragment | None] = {}
         rules = 0
         for owner in owners:
@@ -188,6 +226,8 @@ class _Rendering:
                 self.postponed.add(owner)
                 continue
             rendered = self._render_owners([owner], self.numbers)
+            if self.claims.claim(owner, rendered.get(owner)):
+                continue
             desired |= rendered
             rules += _changed_rule_count(self._snapshot.programmed.get(owner), rendered.get(owner))
         return desired
@@ -249,12 +289,20 @@ def _common(contents: Contents, other: Contents) -> Contents:
     return contents.without(contents.without(other))
 
 
-def _superseded_ranges(found: Contents, desired: Contents) -> set[tuple[str, Key]]:
+def _previous_orders(snapshot: TableSnapshot) -> EndpointOrders:
+    """Return the arrays before the sync; in a full sync those that were found, of which claimed ones disappear."""
+    unclaimed = snapshot.programmed.get(SpecialOwner.UNCLAIMED)
+    if snapshot.is_full and unclaimed is not None:
+        return unclaimed.arrays
+    return snapshot.programmed.merged_contents(snapshot.owners).arrays
+
+
+def _superseded_ranges(found: Contents, desired: Contents, claims: _Claims) -> set[tuple[str, Key]]:
     """Return the found source ranges of desired frontends: the new ranges may overlap them."""
     ranges = {member for member in found.members if member[0] == names.SOURCE_RANGES}
     if not ranges:
         return ranges
-    frontends = {key for _, key in (*desired.entries, *desired.members)}
+    frontends = {key for _, key in (*desired.entries, *desired.members)} | claims.frontends()
     return {member for member in ranges if member[1][:3] in frontends}
 
 
@@ -311,7 +359,9 @@ def _missing_constant_chains(snapshot: TableSnapshot, state: ServiceState, confi
     return tuple(chain for chain in chains if chain.name not in snapshot.programmed.chains)
 
 
-def _missing_shared_chains(snapshot: TableSnapshot, desired: Fragments) -> tuple[list[SharedChain], list[SharedChain]]:
+def _missing_shared_chains(
+    snapshot: TableSnapshot, desired: Fragments, claimed: Iterable[SharedChain]
+) -> tuple[list[SharedChain], list[SharedChain]]:
     """Return the shared chains to create, and those that exist with other rules.
 
     Elements lead to the latter, so their rules must change together with the elements: another version of knft may have
@@ -320,7 +370,7 @@ def _missing_shared_chains(snapshot: TableSnapshot, desired: Fragments) -> tuple
     programmed = snapshot.programmed.chains
     fragments = (fragment.chains for fragment in desired.values() if fragment is not None)
     specs = itertools.chain.from_iterable(
-        (*fragments, (part for spec in snapshot.stale_shared_chains for part in with_target_pools(spec)))
+        (*fragments, claimed, (part for spec in snapshot.stale_shared_chains for part in with_target_pools(spec)))
     )
     needed = {spec.name: spec for spec in specs if spec.name not in programmed}
     missing = with_common_sizes(needed.values(), programmed) if needed else []

@@ -19,10 +19,15 @@ _NODEPORTS = {names.SERVICE_NODEPORTS, names.NO_ENDPOINT_NODEPORTS}
 
 
 class PreviousContents(Struct, frozen=True):
-    """The contents ``programmed`` before a sync and, if these are unknown, those ``found`` in the kernel."""
+    """The contents ``programmed`` before a sync and, if these are unknown, those ``found`` in the kernel.
+
+    ``claimed`` has the contents that were found and that a sync has claimed since; ``found`` lacks their entries and
+    arrays.
+    """
 
     programmed: ProgrammedContents[Owner]
     found: Contents = field(default_factory=Contents.empty)
+    claimed: ProgrammedContents[Owner] = field(default_factory=ProgrammedContents[Owner])
 
     def last_known(self, name: ServicePortName) -> Contents:
         """Return the contents that a Service port had.
@@ -31,7 +36,9 @@ class PreviousContents(Struct, frozen=True):
         """
         stored = (self.programmed.get(name), self.programmed.get(StickyPortRecord(sticky_hash_id(name))))
         programmed = [contents for contents in stored if contents is not None]
-        return Contents.merged(programmed) if programmed else _contents_by_comment(name, self.found)
+        if programmed:
+            return Contents.merged(programmed)
+        return self.claimed.get(name) or _contents_by_comment(name, self.found)
 
 
 def _contents_by_comment(name: ServicePortName, found: Contents) -> Contents:

@@ -425,4 +425,6 @@ class Proxier:
 
 
 def _with_listing(previous: PreviousContents, snapshot: TableSnapshot) -> PreviousContents:
-    return structs.replace(previous, found=snapshot.listing.contents) if snapshot.listing is not None else previous
+    if snapshot.listing is None:
+        return previous
+    return structs.replace(previous, found=snapshot.listing.contents, claimed=snapshot.programmed)

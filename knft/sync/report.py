@@ -30,6 +30,7 @@ class SyncCounters:
         """Count a committed transaction."""
         self.table_created |= table_created
         self.service_ports += sum(isinstance(owner, ServicePortName) for owner in prepared.desired)
+        self.service_ports += prepared.claimed_count
         self.elements_added += prepared.transaction.added_count
         self.elements_removed += prepared.transaction.removed_count
         self.chains_written += len(prepared.transaction.new_chains) + len(prepared.transaction.chains)

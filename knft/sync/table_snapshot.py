@@ -155,7 +155,8 @@ class TableSnapshot(Struct, frozen=True):
         for fragment in desired.values():
             if unclaimed is not None and fragment is not None and _record_is_found(fragment, desired, unclaimed):
                 chains = fragment.contents.chains
-                unclaimed.chains.update((name, chain) for name, chain in chains.items() if self._is_found(chain))
+                found = {name: chain for name, chain in chains.items() if self._is_found(chain)}
+                self.programmed.add_chains(SpecialOwner.UNCLAIMED, found)
 
     def _is_found(self, chain: Chain) -> bool:
         return self.rule_digests.get(chain.name) == expected_digest(chain.rules)

@@ -207,4 +207,4 @@ def merge(parts: Iterable[EndpointsByPort]) -> EndpointsByPort:
                 key = endpoint_key(*endpoint.target)
                 if not endpoint.traits.terminating or key not in by_key:
                     by_key[key] = endpoint
-    return {port: tuple(by_key[key] for key in sorted(by_key)) for port, by_key in merged.items() if by_key}
+    return {port: tuple(map(by_key.__getitem__, sorted(by_key))) for port, by_key in merged.items() if by_key}

@@ -59,7 +59,7 @@ class Limits(Struct, frozen=True):
         return [f"{name}: {value:.1f} {unit}, allowed are {limit:g}" for value, limit, unit in pairs if value > limit]
 
 
-FIRST_SYNC, RESTART = Limits(cpu_s=12.0, peak_mib=600.0), Limits(cpu_s=8.0, peak_mib=400.0)
+FIRST_SYNC, RESTART = Limits(cpu_s=12.0, peak_mib=600.0), Limits(cpu_s=8.0, peak_mib=250.0)
 
 
 def main() -> None:
@@ -140,6 +140,7 @@ def _run_knft(url: str) -> None:
     from knft.apiserver.api_client import ApiClient
     from knft.apiserver.source import ApiServerSource
     from knft.configuration.settings import ClientSettings
+    from knft.kernel.addresses import local_addresses
     from knft.sync.assemble import live_daemon
     from knft.sync.garbage_collection import tune_garbage_collector
     from knft.sync.observer import SyncObserver
@@ -159,7 +160,7 @@ def _run_knft(url: str) -> None:
     tune_garbage_collector()
     counter, worker = ElementCounter(), TimedLibrary()
     daemon = live_daemon(CONFIG, worker, (counter,))
-    daemon.update_local_addresses(frozenset({NODE_IP}))
+    daemon.update_local_addresses(local_addresses() | {NODE_IP})
     source = ApiServerSource(ApiClient(ClientSettings(server=url)), CONFIG.node_name, daemon.handle)
     stop = threading.Event()
     source.start(stop)

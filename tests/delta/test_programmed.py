@@ -198,6 +198,82 @@ def test_diff_does_not_change_the_programmed_contents() -> None:
     assert programmed.all_contents() == Contents.empty()
 
 
+NAME = ArrayName("endpoints-tcp", ("10.96.0.1", 80))
+TARGETS = (("10.244.0.1", 8080), ("10.244.0.2", 8080))
+MEMBER = ("cluster-ips", ("10.96.0.1",))
+
+
+def _found() -> ProgrammedContents[str]:
+    programmed: ProgrammedContents[str] = ProgrammedContents()
+    programmed.apply({"found": _contents({FRONTEND: _entry("a")}, {NAME: TARGETS}, (MEMBER,))})
+    return programmed
+
+
+def test_claimed_contents_belong_to_their_owner() -> None:
+    programmed, claimed = _found(), _contents({FRONTEND: _entry("a")}, {NAME: TARGETS}, (MEMBER,))
+    assert programmed.claim("found", "a", claimed)
+    assert programmed.get("a") == claimed
+    assert programmed.get("found") == Contents.empty()
+    assert programmed.all_contents() == claimed
+    assert programmed.diff({"found": None}) == NO_CHANGES
+    assert programmed.diff({"a": None}).removed == {
+        FRONTEND[0]: (FRONTEND[1],),
+        NAME.container: tuple((*NAME.prefix, index) for index in range(len(TARGETS))),
+        MEMBER[0]: (MEMBER[1],),
+    }
+
+
+@pytest.mark.parametrize(
+    "contents",
+    [
+        _contents({FRONTEND: _entry("b")}, {NAME: TARGETS}, (MEMBER,)),
+        _contents({FRONTEND: _entry("a")}, {NAME: TARGETS[:1]}, (MEMBER,)),
+        _contents({FRONTEND: _entry("a")}, {NAME: TARGETS}, (MEMBER, ("cluster-ips", ("10.96.0.2",)))),
+        Contents({}, {}, set(), {"sticky-1-cluster": Chain("sticky-1-cluster")}),
+    ],
+    ids=["other verdict", "fewer endpoints", "further member", "chain"],
+)
+def test_contents_that_differ_from_those_found_are_not_claimed(contents: Contents) -> None:
+    programmed = _found()
+    assert not programmed.claim("found", "a", contents)
+    assert programmed.get("a") is None
+    assert programmed.all_contents() == _found().all_contents()
+
+
+def test_claimed_member_of_two_owners_stays_with_the_second() -> None:
+    programmed = _found()
+    for owner in ("a", "b"):
+        assert programmed.claim("found", owner, _contents(members=(MEMBER,)))
+    programmed.apply({"found": None})
+    assert programmed.diff({"a": None}) == NO_CHANGES
+    programmed.apply({"a": None})
+    assert programmed.diff({"b": None}).removed == {MEMBER[0]: (MEMBER[1],)}
+
+
+def test_contents_are_claimed_once() -> None:
+    programmed = _found()
+    assert programmed.claim("found", "a", _contents({FRONTEND: _entry("a")}))
+    assert not programmed.claim("found", "b", _contents({FRONTEND: _entry("a")}))
+    assert not programmed.claim("found", "a", _contents(members=(MEMBER,)))
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_contents_of_any_size_are_returned_as_they_were_recorded(size: int) -> None:
+    """Small contents are stored as tuples."""
+    entries: dict[Member, Entry] = {("service-ips", ("10.96.0.1", "tcp", port)): _entry("a") for port in range(size)}
+    contents = _contents(entries, {NAME: TARGETS}, (MEMBER,))
+    contents.chains["sticky-1-cluster"] = Chain("sticky-1-cluster")
+    programmed: ProgrammedContents[str] = ProgrammedContents()
+    programmed.apply({"a": contents})
+    programmed.add_chains("a", {"sticky-1-local": Chain("sticky-1-local")})
+    expected = Contents(
+        entries, {NAME: TARGETS}, {MEMBER}, contents.chains | {"sticky-1-local": Chain("sticky-1-local")}
+    )
+    assert programmed.get("a") == expected
+    assert programmed.all_contents() == expected
+    assert programmed.merged_contents(["a", "b"]) == expected
+
+
 def test_owned_chains_are_written_if_changed_and_emptied_without_owner() -> None:
     programmed: ProgrammedContents[str] = ProgrammedContents()
     old, new = Chain("sticky-1-cluster"), Chain("sticky-1-cluster", (Rule((Drop(),)),))
