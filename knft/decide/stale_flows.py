@@ -18,6 +18,9 @@ from knft.model.service_port import ServicePort
 PackedSocket = bytes
 """An address and a port in network byte order: 6 bytes for IPv4, 18 for IPv6."""
 
+RemovedFrontends = dict[bytes, frozenset[PackedSocket]]
+"""The endpoints that removed frontends had, by key."""
+
 _PORT_BYTES = 2
 
 
@@ -83,10 +86,23 @@ class UdpFrontends:
         """The Service ports by serving endpoint."""
         self._node_ports = 0
         """How many keys are of NodePorts; counted, because other threads cannot iterate over ``_by_key`` safely."""
+        self._removed: RemovedFrontends = {}
+        self._has_removed_node_ports = False
 
     def __bool__(self) -> bool:
-        """Whether there is any UDP Service."""
-        return bool(self._by_key.names)
+        """Whether there is any UDP Service, or a removed frontend that is not forgotten yet."""
+        return bool(self._by_key.names or self._removed)
+
+    def removed(self) -> RemovedFrontends:
+        """Return the removed frontends, for ``forget``; another thread may call this."""
+        return dict(self._removed)
+
+    def forget(self, removed: RemovedFrontends) -> None:
+        """Forget removed frontends whose entries are deleted, unless they were removed again meanwhile."""
+        for key, endpoints in removed.items():
+            if self._removed.get(key) is endpoints:
+                del self._removed[key]
+        self._has_removed_node_ports = any(map(_is_node_port, self._removed))
 
     def update(self, name: ServicePortName, port: ServicePort | None, endpoints: Collection[Endpoint]) -> bool:
         """Replace a Service port (None: removed); return whether a conntrack entry may have become stale or valid.
@@ -111,6 +127,10 @@ class UdpFrontends:
         for key in current.keys - previous.keys:
             self._node_ports += self._by_key.add(key, name) and _is_node_port(key)
         for key in previous.keys - current.keys:
+            # Added before the frontend is removed, so that other threads see at least one of both.
+            if previous.serving:
+                self._removed[key] = self._removed.get(key, frozenset()) | previous.serving
+                self._has_removed_node_ports |= _is_node_port(key)
             self._node_ports -= self._by_key.discard(key, name) and _is_node_port(key)
         for endpoint in previous.serving - current.serving:
             self._by_endpoint.discard(endpoint, name)
@@ -122,6 +142,8 @@ class UdpFrontends:
 
         An entry without address translation is stale, too: a client's packet to 10.96.0.10:53 that arrived before the
         rules was not translated, so the entry expects the reply from 10.96.0.10:53, which is no endpoint.
+        An entry of a removed frontend is stale if it leads to an endpoint that the frontend had: other programs may
+        translate packets to the same address and port.
         Entries to the port number of a NodePort count only for ``node_port_addresses``: other hosts may use the same
         number. If two Services claim a frontend, the endpoints of both are valid: an entry may be older
         than the decision which of them owns it.
@@ -130,15 +152,24 @@ class UdpFrontends:
         if names is None and original_destination[:-_PORT_BYTES] in node_port_addresses:
             names = self._by_key.names.get(original_destination[-_PORT_BYTES:])
         if names is None:
-            return False
+            return bool(self._removed) and self._led_to(original_destination, reply_source, node_port_addresses)
         # The interpreter compares in one step, although another thread may be adding or removing a Service port. It
         # iterates over the smaller set: thousands of Services may claim a frontend, but few have the same endpoint.
         return names.isdisjoint(self._by_endpoint.names.get(reply_source, ()))
 
+    def _led_to(
+        self, original_destination: PackedSocket, endpoint: PackedSocket, node_port_addresses: Collection[bytes]
+    ) -> bool:
+        """Tell whether a removed frontend had this endpoint."""
+        endpoints = self._removed.get(original_destination)
+        if endpoints is None and original_destination[:-_PORT_BYTES] in node_port_addresses:
+            endpoints = self._removed.get(original_destination[-_PORT_BYTES:])
+        return endpoints is not None and endpoint in endpoints
+
     @property
     def has_node_ports(self) -> bool:
-        """Whether any Service has a NodePort."""
-        return self._node_ports > 0
+        """Whether any Service has a NodePort, or had one that is not forgotten yet."""
+        return self._node_ports > 0 or self._has_removed_node_ports
 
 
 def _is_node_port(key: bytes) -> bool:

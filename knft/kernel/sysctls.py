@@ -19,6 +19,8 @@ _HASH_SIZE = "sys/module/nf_conntrack/parameters/hashsize"
 _ONLINE_PROCESSORS = "sys/devices/system/cpu/online"
 _FLOWS_PER_BUCKET = 4
 """More flows per hash bucket make lookups slow."""
+_MAX_SCALED_FLOWS = 1 << 20
+"""The largest maximum that the number of processors results in: more would waste memory on large hosts."""
 
 
 class ConntrackOptions(Protocol):
@@ -61,10 +63,10 @@ class DesiredValue(Struct, frozen=True):
 
 def desired_values(options: ConntrackOptions, processors: int) -> Iterator[DesiredValue]:
     """Yield the desired values in kube-proxy's order, for a host with that many processors."""
-    max_flows = max(options.max_per_core * processors, options.minimum) if options.max_per_core > 0 else 0
+    max_flows = _max_flows(options, processors)
     if max_flows > 0:
         flag = "--conntrack-max-per-core=0"
-        yield DesiredValue(f"{_NETFILTER}/nf_conntrack_max", max_flows, flag)
+        yield DesiredValue(f"{_NETFILTER}/nf_conntrack_max", max_flows, flag, at_least=True)
         yield DesiredValue(_HASH_SIZE, max_flows // _FLOWS_PER_BUCKET, flag, at_least=True)
     yield from _seconds("tcp_timeout_established", options.tcp_established_timeout, "tcp-timeout-established")
     yield from _seconds("tcp_timeout_close_wait", options.tcp_close_wait_timeout, "tcp-timeout-close-wait")
@@ -72,6 +74,14 @@ def desired_values(options: ConntrackOptions, processors: int) -> Iterator[Desir
         yield DesiredValue(f"{_NETFILTER}/nf_conntrack_tcp_be_liberal", 1, "--conntrack-tcp-be-liberal=false")
     yield from _seconds("udp_timeout", options.udp_timeout, "udp-timeout")
     yield from _seconds("udp_timeout_stream", options.udp_stream_timeout, "udp-timeout-stream")
+
+
+def _max_flows(options: ConntrackOptions, processors: int) -> int:
+    """Return the maximum number of flows, 0 to leave it unchanged; the cap precedes the minimum, as in kube-proxy."""
+    if options.max_per_core <= 0:
+        return 0
+    scaled = options.max_per_core * processors
+    return _MAX_SCALED_FLOWS if scaled > _MAX_SCALED_FLOWS else max(scaled, options.minimum)
 
 
 def _seconds(name: str, seconds: float, flag: str) -> Iterator[DesiredValue]:

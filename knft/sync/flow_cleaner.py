@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Collection
 
 from knft.config import Config
-from knft.decide.stale_flows import UdpFrontends, packed_address
+from knft.decide.stale_flows import RemovedFrontends, UdpFrontends, packed_address
 from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.conntrack import DeletedFlows, FlowDump, FlowTable, open_flow_table
@@ -60,6 +60,8 @@ class _FamilyState:
         self.retry_seconds = MIN_RETRY_SECONDS
         self.is_after_change = False
         """Whether the running pass is the first after a change, and not a repetition."""
+        self.cleaned: RemovedFrontends = {}
+        """Removed frontends whose entries are deleted; the next sync forgets them."""
         self.unanswered: dict[Flow, float] = {}
         """Stale entries without a reply, and when they were first seen."""
 
@@ -140,6 +142,9 @@ class FlowCleaner(SyncObserver):
         """Update the UDP frontends, and schedule a pass if entries may have become stale."""
         family_state = self._families[report.family]
         changed = report.conntrack_cleanup_required
+        with self._condition:
+            cleaned, family_state.cleaned = family_state.cleaned, {}
+        family_state.frontends.forget(cleaned)
         for name in report.changed_service_ports:
             if name.protocol == "UDP":
                 changed |= family_state.frontends.update(name, state.service_port(name), state.endpoints(name))
@@ -203,12 +208,15 @@ class FlowCleaner(SyncObserver):
         deleted, another pass is scheduled. Raises KernelError, at the end if only some deletions were refused.
         """
         family_state, is_complete = self._families[family], False
+        removed = family_state.frontends.removed()
         try:
             listed, deleted = self._delete_stale_flows(family)
             is_complete = listed and not deleted.error
         finally:
             with self._condition:
                 family_state.finish_pass(self._clock(), is_complete=is_complete)
+                if is_complete and not family_state.unanswered and not family_state.is_due:
+                    family_state.cleaned = removed
         if deleted.error:
             raise KernelError(deleted.error)
         return deleted.count

@@ -111,12 +111,39 @@ def test_tcp_ports_have_no_udp_frontends() -> None:
     assert not frontends.is_stale(FRONTENDS[0], ENDPOINT, NODE)
 
 
-def test_flows_of_deleted_service_are_kept() -> None:
-    """Their entries expire, as with kube-proxy (docs/behaviour/conntrack.md#stale-udp-entries)."""
+@pytest.mark.parametrize("original_destination", [*FRONTENDS, NODE_PORT])
+def test_flows_of_deleted_service_are_stale_until_it_is_forgotten(original_destination: bytes) -> None:
+    """Entries that do not lead to one of its endpoints are other programs'."""
     frontends = _udp_frontends(_endpoint("10.244.1.11"))
     assert frontends.update(DNS, None, [_endpoint("10.244.1.11")])
+    assert frontends
+    assert frontends.has_node_ports
+    assert frontends.is_stale(original_destination, ENDPOINT, NODE)
+    assert not frontends.is_stale(original_destination, OTHER_ENDPOINT, NODE)
+    assert not frontends.is_stale(original_destination, original_destination, NODE)
+    frontends.forget(frontends.removed())
     assert not frontends
-    assert not frontends.is_stale(FRONTENDS[0], OTHER_ENDPOINT, NODE)
+    assert not frontends.has_node_ports
+    assert not frontends.is_stale(original_destination, ENDPOINT, NODE)
+
+
+def test_frontend_of_another_service_is_not_removed() -> None:
+    """A Service that is created again with the same frontend keeps its clients."""
+    frontends = _udp_frontends(_endpoint("10.244.1.11"))
+    frontends.update(DNS, None, ())
+    frontends.update(OTHER, PORT, [_endpoint("10.244.1.11")])
+    assert not frontends.is_stale(FRONTENDS[0], ENDPOINT, NODE)
+    assert frontends.is_stale(FRONTENDS[0], OTHER_ENDPOINT, NODE)
+
+
+def test_frontend_that_is_removed_again_is_not_forgotten() -> None:
+    frontends = _udp_frontends(_endpoint("10.244.1.11"))
+    frontends.update(DNS, None, ())
+    removed = frontends.removed()
+    frontends.update(DNS, PORT, [_endpoint("10.244.2.11")])
+    frontends.update(DNS, None, ())
+    frontends.forget(removed)
+    assert frontends.is_stale(FRONTENDS[0], OTHER_ENDPOINT, NODE)
 
 
 def test_contested_frontend_accepts_endpoints_of_both_services() -> None:
@@ -185,6 +212,8 @@ def test_result_depends_only_on_the_current_state(
         updated.update(*step)
     for step in {name: (name, port, endpoints) for name, port, endpoints in steps}.values():
         fresh.update(*step)
+    updated.forget(updated.removed())
+    fresh.forget(fresh.removed())
     sockets = [packed_socket(address, port) for address in ADDRESSES for port in (53, 54, 5353, 30053)]
     node = frozenset(map(packed_address, ADDRESSES))
     for original_destination in sockets:

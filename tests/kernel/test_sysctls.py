@@ -49,7 +49,10 @@ def _named_values(options: ConntrackSettings, count: int = 4) -> list[tuple[str,
         (0, 131072, 4, None),
         (32768, 131072, 1, 131072),
         (32768, 131072, 4, 131072),
-        (32768, 131072, 64, 2097152),
+        (32768, 131072, 32, 1048576),
+        (32768, 131072, 64, 1048576),
+        (32768, 2000000, 4, 2000000),
+        (32768, 2000000, 64, 1048576),
         (1, 0, 4, 4),
         (-1, 131072, 4, None),
     ],
@@ -115,6 +118,15 @@ def test_hash_table_only_grows(root: Path, before: str, after: str) -> None:
     _write(root / sysctls._HASH_SIZE, before)
     set_conntrack(EVERYTHING, root)
     assert _read(root)["hashsize"] == after
+
+
+@pytest.mark.parametrize(("before", "after"), [("3999", "4000"), ("4000", "4000"), ("9000", "9000")])
+def test_maximum_number_of_flows_is_never_lowered(root: Path, before: str, after: str) -> None:
+    """An administrator or another program may have raised it."""
+    path = root / "proc/sys/net/netfilter/nf_conntrack_max"
+    _write(path, before)
+    set_conntrack(EVERYTHING, root)
+    assert path.read_text().strip() == after
 
 
 def test_first_failure_stops(root: Path) -> None:
