@@ -116,14 +116,12 @@ def test_flows_of_deleted_service_are_stale_until_it_is_forgotten(original_desti
     """Entries that do not lead to one of its endpoints are other programs'."""
     frontends = _udp_frontends(_endpoint("10.244.1.11"))
     assert frontends.update(DNS, None, [_endpoint("10.244.1.11")])
-    assert frontends
-    assert frontends.has_node_ports
+    assert (bool(frontends), frontends.has_node_ports) == (True, True)
     assert frontends.is_stale(original_destination, ENDPOINT, NODE)
     assert not frontends.is_stale(original_destination, OTHER_ENDPOINT, NODE)
     assert not frontends.is_stale(original_destination, original_destination, NODE)
     frontends.forget(frontends.removed())
-    assert not frontends
-    assert not frontends.has_node_ports
+    assert (bool(frontends), frontends.has_node_ports) == (False, False)
     assert not frontends.is_stale(original_destination, ENDPOINT, NODE)
 
 
