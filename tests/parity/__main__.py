@@ -1,15 +1,21 @@
-"""``python -m tests.parity [--seed N | --seeds N] [--changes N] [--services N] [--only COMPARISON]``."""
+"""Run knft beside the real kube-proxy; exit with status 1 if a seed differs, or if ``--faults`` are not found."""
 
 import argparse
+import json
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+import yaml
+
 from tests.cluster.build import programs
 from tests.cluster.setup_error import SetupError
-from tests.parity.random_cluster import random_history
+from tests.parity.faults import FAULTS, MAX_SEEDS
+from tests.parity.random_cluster import History, manifests, random_history
 from tests.parity.seed_run import COMPARISONS, Lane, Problem
+from tests.parity.shrink import MAX_RUNS, shrink
 from tests.support.privilege import PrivilegeError, ensure_namespaces
 
 _DEFAULT_SEEDS = 4
@@ -17,38 +23,92 @@ _SHOWN = 12
 
 
 def main() -> None:
-    """Run the chosen seeds; exit with status 1 if one differs."""
+    """Run the chosen seeds or faults."""
     given = _arguments()
     try:
         ensure_namespaces()
         release = programs().release
     except (PrivilegeError, SetupError) as error:
         sys.exit(f"test-parity: {error}")
-    seeds = [given.seed] if given.seed is not None else list(range(1, given.seeds + 1))
-    print(f"test-parity: kube-proxy {release}, seeds {seeds[0]} to {seeds[-1]}", flush=True)
+    _say(f"kube-proxy {release}")
     with tempfile.TemporaryDirectory() as folder, Lane(Path(folder)) as lane:
-        failed = [seed for seed in seeds if not _passes(lane, seed, given)]
-        print(f"test-parity: {lane.counts}", flush=True)
-    if failed:
-        sys.exit(f"test-parity: {len(failed)} of {len(seeds)} seeds differ")
+        problem = _run_faults(lane, given) if given.faults is not None else _run_seeds(lane, given)
+        _say(str(lane.counts))
+    if problem:
+        sys.exit(f"test-parity: {problem}")
+
+
+def _say(text: str) -> None:
+    print(f"test-parity: {text}", flush=True)
+
+
+def _run_seeds(lane: Lane, given: argparse.Namespace) -> str:
+    """Run the seeds; return what is wrong, "" for nothing."""
+    seeds = [given.seed] if given.seed is not None else list(range(1, given.seeds + 1))
+    failed = [seed for seed in seeds if not _passes(lane, seed, given)]
+    return f"{len(failed)} of {len(seeds)} seeds differ" if failed else ""
 
 
 def _passes(lane: Lane, seed: int, given: argparse.Namespace) -> bool:
     history = random_history(seed, given.changes, given.services)
-    problems = lane.run(history, given.only or COMPARISONS)
+    problems = lane.run(history, tuple(given.only or COMPARISONS))
     if not problems:
-        print(f"test-parity: seed {seed}: equal", flush=True)
+        _say(f"seed {seed}: equal")
         return True
-    print(f"test-parity: seed {seed}: {_text(problems)}", flush=True)
-    command = f"make test-parity ARGS='--seed {seed} --changes {given.changes} --services {given.services}'"
-    print(f"test-parity: to run this seed alone: {command}", flush=True)
+    _say(f"seed {seed}: {_text(problems)}")
+    _say(f"to run this seed alone: make test-parity ARGS='--seed {seed} --changes {given.changes}"
+         f" --services {given.services} --only {problems[0].comparison}'")  # fmt: skip
+    _shrink(lane, history, problems, given.shrink_runs)
     return False
+
+
+def _shrink(lane: Lane, history: History, problems: Sequence[Problem], max_runs: int) -> None:
+    """Print the smallest cluster found that still differs in the same comparison."""
+    comparison = problems[0].comparison
+    until = msgspec.structs.replace(history, clusters=history.clusters[: problems[0].change + 1])
+    latest = list(problems)
+
+    def differs(candidate: History) -> bool:
+        found = lane.run(candidate, (comparison,))
+        if found:
+            latest[:] = found
+        return bool(found)
+
+    smallest = shrink(until, differs, max_runs)
+    if smallest == until:
+        return
+    _say(f"a smaller cluster that differs, after {len(smallest.clusters) - 1} changes: {_text(latest)}")
+    print(f"flags: {' '.join(smallest.settings.flags)}")
+    for cluster in smallest.clusters:
+        # JSON first: msgspec's values and shared lists would become tags and anchors.
+        print(yaml.safe_dump_all(json.loads(json.dumps(manifests(cluster)))), flush=True)
+
+
+def _run_faults(lane: Lane, given: argparse.Namespace) -> str:
+    """Run seeds with each fault until one differs; return the faults that are not found, "" for none."""
+    chosen = given.faults or list(FAULTS)
+    return ", ".join(f"fault {name!r} is not found" for name in chosen if not _is_found(lane, name, given))
+
+
+def _is_found(lane: Lane, name: str, given: argparse.Namespace) -> bool:
+    usual, lane.nodes.knft.command = lane.nodes.knft.command, (sys.executable, "-m", "tests.parity.faulty_knft", name)
+    try:
+        for seed in range(1, MAX_SEEDS + 1):
+            problems = lane.run(random_history(seed, given.changes, given.services), ("packets",))
+            if problems:
+                where = f"seed {seed}, after {problems[0].change} changes, {len(problems)} packets"
+                _say(f"fault {name!r} ({FAULTS[name].description}): found by {where}, such as {problems[0].text}")
+                return True
+        _say(f"fault {name!r} ({FAULTS[name].description}): not found by {MAX_SEEDS} seeds")
+        return False
+    finally:
+        lane.nodes.knft.command = usual
 
 
 def _text(problems: Sequence[Problem]) -> str:
     lines = [f"  {problem.comparison}: {problem.text}" for problem in problems[:_SHOWN]]
     more = [f"  and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
-    return "\n".join([f"{len(problems)} differences after change {problems[0].change}", *lines, *more])
+    return "\n".join([f"{len(problems)} differences after {problems[0].change} changes", *lines, *more])
 
 
 def _arguments() -> argparse.Namespace:
@@ -57,7 +117,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=_DEFAULT_SEEDS, help="run the seeds from 1 to this number")
     parser.add_argument("--changes", type=int, default=3, help="how often each cluster changes")
     parser.add_argument("--services", type=int, default=6, help="the number of Services")
-    parser.add_argument("--only", action="append", choices=COMPARISONS, help="run these comparisons only")
+    parser.add_argument("--only", action="append", choices=COMPARISONS, help="run this comparison only")
+    parser.add_argument(
+        "--shrink-runs", type=int, default=MAX_RUNS, help="how many smaller clusters to try if a seed differs"
+    )
+    parser.add_argument(
+        "--faults", nargs="*", choices=list(FAULTS), help="break knft in these ways, by default in all, and find them"
+    )
     return parser.parse_args()
 
 

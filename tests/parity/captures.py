@@ -18,7 +18,7 @@ from knft.interpret.compare.findings import NEW_CLIENT, Difference
 from knft.interpret.compare.partition import Piece, outcome_shares, partition
 from knft.interpret.mentioned_values import MentionedValues
 from knft.interpret.outcomes import Disposition, Outcome, PacketFields, overlap
-from knft.interpret.ranges import contains, single
+from knft.interpret.ranges import contains, intersection, single
 from tests.configuration.loading import load
 from tests.packets.captured import node_addresses
 from tests.parity.dial import Target
@@ -90,7 +90,9 @@ class DiffResult:
             is_same = packets.origin == origin and packets.protocol == _PROTOCOLS[target.protocol]
             if is_same and item.client == NEW_CLIENT and contains(item.destination.ranges, address):
                 for piece in _differing(item):
-                    if overlap(piece.fields, fields) is not None:
+                    # A result that destinations share has the ports of the destination that was compared first.
+                    ports = intersection(piece.fields.ports, packets.fields.ports) or packets.fields.ports
+                    if overlap(piece.fields._replace(ports=ports), fields) is not None:
                         yield item, piece
 
 
@@ -162,10 +164,11 @@ def live_diff(node: ParityNode, objects: Path, settings: Settings) -> list[str]:
 def captured_diff(node: KubeProxyNode, objects: Path, settings: Settings) -> list[str]:
     """Run ``knft diff`` of files with kube-proxy's rules, and return its unexpected and undecided differences."""
     found = capture(node)
-    flags: list[str] = []
+    # A capture of iptables does not have the node's addresses.
+    flags = [f"--local-address={address}" for address in node_addresses(node.namespace)]
     if found.nftables is not None:
         (objects.parent / "rules.json").write_bytes(found.nftables)
-        flags = ["--nft-json", str(objects.parent / "rules.json")]
+        flags += ["--nft-json", str(objects.parent / "rules.json")]
     for version, text in found.rules.items():
         path = objects.parent / f"saved-{version}"
         path.write_text(text)
@@ -182,7 +185,8 @@ def _problems(what: str, node: ParityNode, command: Sequence[str]) -> list[str]:
         report = json.loads(done.stdout)
     except ValueError:
         return [f"{what}: exit status {done.returncode}: {done.stderr.strip()}"]
-    groups = [(family, group) for family in report["families"] for group in family["groups"] if not group["reason"]]
-    return [f"{what}: {family['family']} {group['service']}: {group['description']}" for family, group in groups] or [
-        f"{what}: exit status {done.returncode}"
-    ]
+    return [
+        f"{what}: {family['family']}: {item}"
+        for family in report["families"]
+        for item in (*family["differences"], *family["undecided"])
+    ] or [f"{what}: exit status {done.returncode}, {report['verdict']}"]

@@ -16,6 +16,7 @@ from tests.parity.random_cluster import (
     is_proxied,
     node_port_of,
     port_numbers,
+    slices_of,
 )
 from tests.support.conntrack_entries import Entry
 from tests.support.lab import plan
@@ -72,7 +73,7 @@ def _serving(service: Service, port: str, version: plan.Version) -> dict[int, se
     """Return the serving endpoints of a port in each slice of a family."""
     return {
         number: {(host_addresses(item.host).of(version), one.target) for item in one.endpoints if item.serving}
-        for number, one in enumerate(service.slices)
+        for number, one in enumerate(slices_of(service))
         if one.family == f"IPv{version}" and one.family in service.families and port in one.ports
     }
 

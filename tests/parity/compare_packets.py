@@ -4,7 +4,7 @@ An endpoint is chosen at random, so a packet's results are the set of the result
 session affinity has one result for each client, which may be another on each node.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -15,7 +15,8 @@ Results = frozenset[Result]
 """All results of one packet, sent several times."""
 _MIN_ROUNDS = 5
 _MAX_ROUNDS = 250
-"""Attempts after which each of 8 endpoints has answered on both nodes, or a test fails falsely once in 10^13."""
+_ROUNDS_BY_RESULT = 25
+"""Rounds for each different result, after which all have been seen: one is missed with probability e^-25."""
 _REFUSAL_ROUNDS = 8
 """Rounds after which a packet that is refused on one node only is dialled again with more patience."""
 _SILENCES = (0.15, 1.0, 3.0)
@@ -39,13 +40,13 @@ class Observations:
     """The results of all packets on each node."""
 
     def __init__(
-        self, left: Sequence[ParityNode], right: ParityNode, targets: Sequence[Target], sticky: Iterable[Target]
+        self, left: Sequence[ParityNode], right: ParityNode, targets: Sequence[Target], sticky: Mapping[Target, bool]
     ) -> None:
-        """Send nothing yet; ``sticky`` are the packets to Services with session affinity."""
+        """Send nothing yet; ``sticky`` tells for packets to Services with affinity whether a client has one server."""
         self._left, self._right = tuple(left), right
         self._nodes = (*left, right)
         self._targets = targets
-        self._sticky = frozenset(sticky)
+        self._sticky = sticky
         self._results: dict[str, list[set[Result]]] = {node.name: [set() for _ in targets] for node in self._nodes}
 
     def observe(self, may_differ: Callable[[ParityNode, Target], bool]) -> None:
@@ -55,7 +56,9 @@ class Observations:
             for number in pending:
                 for results in self._results.values():
                     results[number].clear()
-            pending = self._dial_until_equal(pending, silence, may_differ)
+            unequal = self._dial_until_equal(pending, silence, may_differ)
+            # More patience gives no other result if all packets were answered.
+            pending = [number for number in unequal if any(self._refusals_of(number))]
 
     def _dial_until_equal(
         self, pending: list[int], silence: float, may_differ: Callable[[ParityNode, Target], bool]
@@ -70,7 +73,7 @@ class Observations:
                 if self._is_equal(number, may_differ):
                     if count < _MIN_ROUNDS and self._is_answered(number):
                         rest.append(number)
-                elif count >= _REFUSAL_ROUNDS and self._differs_in_refusals(number, may_differ):
+                elif self._is_hopeless(number, count, may_differ):
                     unequal.append(number)
                 else:
                     rest.append(number)
@@ -91,6 +94,16 @@ class Observations:
             self._comparable(node, number) == expected or may_differ(node, self._targets[number]) for node in self._left
         )
 
+    def _is_hopeless(self, number: int, count: int, may_differ: Callable[[ParityNode, Target], bool]) -> bool:
+        """Tell whether more rounds would not make the results of a packet equal."""
+        different = set[Result]().union(*(results[number] for results in self._results.values()))
+        return (count >= _REFUSAL_ROUNDS and self._differs_in_refusals(number, may_differ)) or (
+            count >= _ROUNDS_BY_RESULT * max(2, len(different))
+        )
+
+    def _refusals_of(self, number: int) -> list[set[Result]]:
+        return [_refusals(results[number]) for results in self._results.values()]
+
     def _differs_in_refusals(self, number: int, may_differ: Callable[[ParityNode, Target], bool]) -> bool:
         expected = _refusals(self._results[self._right.name][number])
         return any(
@@ -104,7 +117,9 @@ class Observations:
 
     def _comparable(self, node: ParityNode, number: int) -> Results:
         found = self._results[node.name][number]
-        if self._targets[number] in self._sticky and sum(" from " in result for result in found) == 1:
+        has_one_server = self._sticky.get(self._targets[number])
+        servers = sum(" from " in result for result in found)
+        if has_one_server is False or (has_one_server and servers == 1):
             return frozenset(_ANY_SERVER if " from " in result else result for result in found)
         return frozenset(found)
 

@@ -10,6 +10,7 @@ from tests.parity.random_cluster import (
     Service,
     cluster_ip,
     external_addresses,
+    has_external_frontends,
     ingress_addresses,
     is_proxied,
     node_port_of,
@@ -18,8 +19,9 @@ from tests.parity.random_cluster import (
 from tests.support.lab import plan
 from tests.support.lab.outcomes import Protocol
 
-OUTSIDE, NODE, POD, OTHER_POD, REMOTE_POD = "outside", "node", "local-1", "local-4", "remote-1"
-"""The clients: outside the cluster, the node, a pod that is often an endpoint, one that is none, and a remote pod."""
+OUTSIDE, NODE, POD, OTHER_POD, REMOTE_POD = "outside", "node", "local-1", "local-4", "remote-3"
+"""The clients: outside the cluster, the node, a pod that is often an endpoint, one that is none, and a remote pod that
+is none: no answer reaches a remote pod whose packet goes to itself through the node."""
 UNDEFINED_PORT = 9
 UNALLOCATED = plan.Subnet("10.96.0", "fd00:10:96").at(250)
 _ROUTED_CLIENTS = (OUTSIDE, NODE, POD, OTHER_POD)
@@ -33,10 +35,19 @@ def packets(cluster: Cluster) -> list[Target]:
     return list(dict.fromkeys((*found, *_of_no_service())))
 
 
-def sticky_packets(cluster: Cluster) -> frozenset[Target]:
-    """Return the packets to Services with session affinity."""
-    services = (service for service in cluster.services if is_proxied(service) and service.sticky)
-    return frozenset(chain.from_iterable(_of_service(service) for service in services))
+def sticky_packets(cluster: Cluster) -> dict[Target, bool]:
+    """Return the packets to Services with session affinity, and whether a client has one server for all of them.
+
+    A client of a Service with external policy Local alone may be remembered at two: one for its cluster IP, and one on
+    this node. Which of them it gets later depends on the order of its connections.
+    """
+    services = [service for service in cluster.services if is_proxied(service) and service.sticky]
+    return {target: not _has_two_pools(service) for service in services for target in _of_service(service)}
+
+
+def _has_two_pools(service: Service) -> bool:
+    is_external = service.external_policy == "Local" and has_external_frontends(service)
+    return is_external != (service.internal_policy == "Local")
 
 
 def _of_service(service: Service) -> Iterator[Target]:
@@ -45,8 +56,10 @@ def _of_service(service: Service) -> Iterator[Target]:
         for address in _addresses(service):
             yield from _from(_ROUTED_CLIENTS, address, port, transport)
         if node_port := node_port_of(service, name):
+            # A remote pod gets no answer from a remote endpoint. With affinity, that would be all its answers.
+            clients = _ROUTED_CLIENTS if service.sticky else _ALL_CLIENTS
             for address in _node_addresses(service):
-                yield from _from(_ALL_CLIENTS, address, node_port, transport)
+                yield from _from(clients, address, node_port, transport)
             if "IPv4" in service.families:
                 yield Target(NODE, None, "127.0.0.1", node_port, transport)
     for family in service.families:

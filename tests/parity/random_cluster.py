@@ -248,8 +248,23 @@ def _objects(service: Service) -> Iterator[dict[str, Any]]:
         ingress = [{"ip": address, "ipMode": service.ingress} for address in ingress_addresses(service)]
         item["status"] = {"loadBalancer": {"ingress": ingress}}
     yield item
-    for number, one in enumerate(service.slices, 1):
+    for number, one in enumerate(slices_of(service), 1):
         yield _slice_object(name, number, one, is_headless=_is_headless(service))
+
+
+def slices_of(service: Service) -> list[Slice]:
+    """Return the slices without the endpoints for which kube-proxy's choice is undefined.
+
+    If slices have the same address and port, kube-proxy uses an endpoint that does not terminate. Of two that are alike
+    in this, it uses any.
+    """
+    found: list[Slice] = []
+    seen: set[tuple[str, int, str, bool]] = set()
+    for one in service.slices:
+        keys = {endpoint: (one.family, one.target, endpoint.host, endpoint.terminating) for endpoint in one.endpoints}
+        found.append(replace(one, endpoints=tuple(item for item, key in keys.items() if key not in seen)))
+        seen.update(keys.values())
+    return found
 
 
 def is_proxied(service: Service) -> bool:
