@@ -86,6 +86,7 @@ class FailingHistory(History):
         if listing is None or not listing.rule_counts:
             return
         name = f"{rng.choice(FOREIGN_NAMES)}{rng.randrange(1000, 10**6)}"
+        self._foreign_names.add(name)
         hook = rng.choice(("", "{ type filter hook forward priority 3; policy drop; }"))
         chain = rng.choice(sorted(listing.rule_counts))
         table = f"{family.nft} {TABLE}"

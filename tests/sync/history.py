@@ -80,6 +80,8 @@ class History:
         self._config = rng.choice(CONFIGS)
         self._traits: dict[tuple[str, str], Traits] = {}
         self._addresses: frozenset[str] | None = None
+        self._foreign_names: set[str] = set()
+        """The names that another program has given to objects in the table."""
         self._is_settled = False
         """Whether nothing has happened since a successful sync."""
         self._harness = self._new_process(self._main_namespace, ())
@@ -218,7 +220,7 @@ class History:
         expected = self._facts(fresh, sticky_now, family)
         if report is not None and _is_degraded(report):
             # After a failed sync the previous contents are unknown.
-            before = self._last_facts.get(family, found)
+            before = {*self._last_facts.get(family, found), *self._foreign_facts(found)}
             lines = equivalence.difference_except_quarantined(
                 expected, self._facts(without, sticky_now, family), found, before
             )
@@ -229,6 +231,10 @@ class History:
         self._last_facts.pop(family, None)
         if report is not None and not report.orphan_error:
             self._last_facts[family] = found
+
+    def _foreign_facts(self, found: equivalence.Facts) -> set[str]:
+        """Return the facts about foreign objects, which stay while a quarantined port's chain refers to them."""
+        return {fact for fact in found if any(name in fact for name in self._foreign_names)}
 
     def _rendered(self, without: Mapping[Family, Collection[ServicePortName]] = {}) -> dict[Family, TableListing]:
         return equivalence.rendered((item for *_, item in self._objects()), self._addresses, self._config, without)
