@@ -57,7 +57,8 @@ def _is_excepted(name: str, patterns: dict[str, str]) -> bool:
 def _metrics(node: ParityNode) -> dict[str, Metric]:
     text = get(node.namespace, METRICS_PORT, "/metrics").body
     found: dict[str, Metric] = {}
-    for family in text_string_to_metric_families(text):
+    # A metric without a value has no sample. Go's library then leaves out its name too.
+    for family in (item for item in text_string_to_metric_families(text) if item.samples):
         labels = frozenset(name for sample in family.samples for name in sample.labels) - {"le"}
         samples = frozenset(sample.name for sample in family.samples)
         bounds = frozenset(sample.labels["le"] for sample in family.samples if "le" in sample.labels)
