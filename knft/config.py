@@ -34,6 +34,8 @@ class Config(Struct, frozen=True):
     masquerade_bit: int = 14
     min_sync_period: float = 1.0
     sync_period: float = 30.0
+    max_sync_period: float = 3600.0
+    sync_burst: int = 1
 
     @property
     def masquerade_mark(self) -> int:

@@ -36,6 +36,8 @@ class FlagOnlySettings(NamedTuple):
     service_cidrs: tuple[str, ...] = ()
     server: str = ""
     sends_credentials_without_tls: bool = False
+    max_sync_period: float = 3600.0
+    sync_burst: int = 1
 
 
 def section_path(mode: str, field: str) -> str:
@@ -116,6 +118,8 @@ def _config(document: Document, flag_only: FlagOnlySettings, bind_address: str) 
         masquerade_bit=rules["masqueradeBit"],
         min_sync_period=_seconds(rules["minSyncPeriod"]),
         sync_period=_seconds(rules["syncPeriod"]),
+        max_sync_period=flag_only.max_sync_period,
+        sync_burst=flag_only.sync_burst,
     )
 
 

@@ -13,6 +13,7 @@ from knft.configuration.flags import GivenFlags, Origins
 from knft.configuration.options import Support
 from knft.configuration.settings import Settings
 from knft.configuration.table import FLAGS
+from knft.durations import parse_seconds
 from knft.errors import ConfigurationError, UsageError
 from knft.source.files import format_path
 from knft.source.formatting import format_name, format_value
@@ -55,6 +56,8 @@ def load_settings(given: GivenFlags, hostname: str, read: Callable[[str], bytes]
             service_cidrs=parse_service_cidrs("--service-cidr", given.get("--service-cidr", ())),
             server=_api_server_address(given),
             sends_credentials_without_tls=bool(given.get("--insecure-send-credentials-without-tls")),
+            max_sync_period=_max_sync_period(given),
+            sync_burst=given.get("--sync-burst", 1),
         )
     except UsageError as error:
         problems.append(str(error))
@@ -77,6 +80,15 @@ def load_settings(given: GivenFlags, hostname: str, read: Callable[[str], bytes]
     return make_settings(
         effective_document(document), flag_only, (*warnings, *ignored, *ineffective, *document_warnings)
     )
+
+
+def _max_sync_period(given: GivenFlags) -> float:
+    flag = "--max-sync-period"
+    seconds = parse_seconds(flag, given.get(flag, FLAGS[flag].default))
+    if not seconds:
+        msg = f"{flag}: it must be more than 0"
+        raise UsageError(msg)
+    return seconds
 
 
 def _is_ignored_with_manifests(given: GivenFlags, flag: str) -> bool:

@@ -53,6 +53,11 @@ KNFT_OPTIONS = (
            "Service port, is first retried, whatever the mode; health checks fail if a change waits for twice "
            "this time",
            is_knft_only=True, applies_with_file=True, metavar="DURATION", default_if_not_zero="30s"),
+    Option("", ("--max-sync-period",), DURATION, SUPPORTED, "maximum interval between two syncs; at least the minimum",
+           is_knft_only=True, applies_with_file=True, metavar="DURATION", default_if_not_zero="1h0m0s"),
+    Option("", ("--sync-burst",), INTEGER, SUPPORTED, "number of syncs that may follow each other without the minimum "
+           "interval; kube-proxy up to 1.34 allowed 2", is_knft_only=True, applies_with_file=True, value_range=(1, 100),
+           metavar="NUMBER", default_if_not_zero=1),
     Option("", ("--insecure-send-credentials-without-tls",), BOOL, SUPPORTED, "send tokens and passwords to an http:// "
            "server too, directly or through a proxy; without this flag knft refuses to start", is_knft_only=True,
            applies_with_file=True),

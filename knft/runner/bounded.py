@@ -17,14 +17,21 @@ from knft.runner.clock import Clock
 
 
 class Intervals(Struct, frozen=True):
-    """Seconds between two runs: at least ``minimum``, at most ``maximum``; ``retry`` after a failed run."""
+    """Seconds between two runs: at least ``minimum``, at most ``maximum``; ``retry`` after a failed run.
+
+    ``burst`` runs may follow each other without a pause; each becomes possible again after ``minimum`` without a run.
+    """
 
     minimum: float
     retry: float
     maximum: float
+    burst: int = 1
 
     def __post_init__(self) -> None:
-        """Raise ValueError if the maximum is less than the minimum."""
+        """Raise ValueError if the maximum is less than the minimum, or no run is allowed."""
+        if self.burst < 1:
+            msg = f"a burst has at least one run, not {self.burst}"
+            raise ValueError(msg)
         if self.maximum < self.minimum:
             msg = f"maximum interval {self.maximum} s is less than the minimum {self.minimum} s"
             raise ValueError(msg)
@@ -32,6 +39,25 @@ class Intervals(Struct, frozen=True):
     def next_delay(self, *, succeeded: bool, jitter: float = 0.0) -> float:
         """Return the delay after which a run needs no request; ``jitter``, 0 to 1, adds up to 20 % to a retry."""
         return self.maximum if succeeded else min(self.retry * (1 + jitter / 5), self.maximum)
+
+
+class RunBudget:
+    """The runs that may still start without a pause: a token bucket that fills between runs."""
+
+    def __init__(self, intervals: Intervals) -> None:
+        """Start with a full bucket."""
+        self._intervals = intervals
+        self._runs = float(intervals.burst)
+        self._ended = math.inf
+
+    def pause_after(self, started: float, ended: float) -> float:
+        """Record a run; return the seconds between its end and the earliest start of the next one."""
+        minimum, burst = self._intervals.minimum, self._intervals.burst
+        if not minimum:
+            return 0.0
+        regained = max(started - self._ended, 0.0) / minimum
+        self._runs, self._ended = min(burst, self._runs + regained) - 1, ended
+        return max(1 - self._runs, 0.0) * minimum
 
 
 class BoundedFrequencyRunner:
@@ -72,6 +98,7 @@ class BoundedFrequencyRunner:
     def loop(self) -> None:
         """Run on request until stopped; the first run starts at the first request or after the maximum."""
         due = self._clock.now() + self._intervals.maximum
+        budget = RunBudget(self._intervals)
         while True:
             self._clock.wait(self._wake, due)
             # Cleared before the run, so that a request during the run causes another. Cleared before ``_stop`` is
@@ -80,9 +107,10 @@ class BoundedFrequencyRunner:
             if self._stop.is_set():
                 return
             self._max_delay = math.inf
+            started = self._clock.now()
             succeeded = self._run()
             ended = self._clock.now()
             delay = self._intervals.next_delay(succeeded=succeeded, jitter=self._jitter())
             due = ended + min(delay, self._max_delay)
             # Only stop() ends the minimum interval: ``_wake`` is set too if a request is waiting.
-            self._clock.wait(self._stop, ended + self._intervals.minimum)
+            self._clock.wait(self._stop, ended + budget.pause_after(started, ended))

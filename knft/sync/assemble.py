@@ -20,7 +20,7 @@ from knft.sync.daemon import AuditTableOpener, Daemon
 from knft.sync.dispatch import Dispatcher
 from knft.sync.node_check import NodeCheck
 from knft.sync.observer import SyncObserver
-from knft.sync.proxier import STICKY_REMOVAL_INTERVAL_SECONDS, Proxier
+from knft.sync.proxier import Proxier
 from knft.sync.service_warnings import ServiceWarnings
 from knft.sync.state import ServiceState
 from knft.sync.table_interface import TransactionRecorder
@@ -106,9 +106,8 @@ def _daemon(
     # Flags describe the node too, even if no Node object ever arrives.
     dispatcher.refresh_node()
     # A sync without a request is needed only to remove expired records of sticky Service ports (StickyPortRecord).
-    intervals = Intervals(
-        config.min_sync_period, config.sync_period, max(STICKY_REMOVAL_INTERVAL_SECONDS, config.min_sync_period)
-    )
+    maximum = max(config.max_sync_period, config.min_sync_period)
+    intervals = Intervals(config.min_sync_period, config.sync_period, maximum, config.sync_burst)
     return Daemon(
         proxiers,
         dispatcher,

@@ -1,8 +1,11 @@
 """Flags without a configuration file: empty values, flags without effect, and values that a file cannot hold."""
 
+import re
+
 import pytest
 
 from knft.configuration.settings import ClientSettings
+from knft.errors import ConfigurationError
 from tests.configuration.loading import PRIMARY_FLAG, config_text, load
 
 
@@ -45,3 +48,23 @@ def test_nodeport_cidrs_of_one_family_give_a_warning_about_the_other(text: str, 
     template = "--nodeport-addresses: no CIDR of {} is set, so its NodePorts are served on all local addresses, {}"
     expected = (template.format(family, "as in kube-proxy"),) if family else ()
     assert load("--proxy-mode=nftables", f"--nodeport-addresses={text}").warnings == expected
+
+
+def test_limits_of_the_runner() -> None:
+    """The defaults are those of kube-proxy since 1.35."""
+    assert (load().config.max_sync_period, load().config.sync_burst) == (3600, 1)
+    config = load("--max-sync-period=30s", "--sync-burst=2").config
+    assert (config.max_sync_period, config.sync_burst) == (30, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0", "--max-sync-period: it must be more than 0"),
+        ("3", "--max-sync-period: '3' is not a duration"),
+        ("9000h", "--max-sync-period: '9000h' is longer than a year"),
+    ],
+)
+def test_invalid_longest_interval_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        load(f"--max-sync-period={text}")

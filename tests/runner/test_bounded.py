@@ -4,8 +4,10 @@ import threading
 from typing import NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from knft.runner.bounded import BoundedFrequencyRunner, Intervals
+from knft.runner.bounded import BoundedFrequencyRunner, Intervals, RunBudget
 from knft.runner.clock import MonotonicClock
 from tests.runner.runner_thread import THREAD_TIMEOUT, RunnerThread
 from tests.support.kube_objects import parametrize_cases
@@ -286,3 +288,45 @@ def test_monotonic_clock_never_decreases() -> None:
     clock = MonotonicClock()
     times = [clock.now() for _ in range(100)]
     assert sorted(times) == times
+
+
+BURST = Intervals(minimum=2, retry=5, maximum=20, burst=3)
+
+
+@parametrize_cases(
+    {
+        "burst after the start": RunsCase((0, 0.5, 1), 3, (0, 0.5, 1), intervals=BURST),
+        "runs after the burst are delayed": RunsCase((0, 0.5, 1, 1.5, 2.5), 8, (0, 0.5, 1, 2, 4), intervals=BURST),
+        "burst after a long pause": RunsCase(
+            (0, 0, 0, 10, 10, 10, 10), 12.5, (0, 0, 0, 10, 10, 10, 12), intervals=BURST
+        ),
+        "two runs after a short pause": RunsCase((0, 0, 0, 4, 4, 4), 6, (0, 0, 0, 4, 4, 6), intervals=BURST),
+        "longest interval": RunsCase((0,), 40, (0, 20, 40), intervals=BURST),
+    }
+)
+def test_burst_of_runs_without_a_pause(case: RunsCase) -> None:
+    assert case.starts == pytest.approx(_starts(case))
+
+
+@given(
+    st.integers(1, 4),
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 5)), min_size=1, max_size=30),
+)
+def test_any_number_of_consecutive_runs_has_the_pauses_of_the_minimum(burst: int, steps: list[tuple[int, int]]) -> None:
+    """N runs beyond a burst need N minimum intervals in which nothing runs, whatever their durations and the burst."""
+    minimum = 3.0
+    budget = RunBudget(Intervals(minimum, 5, 60, burst))
+    now, pause, idle_before = 0.0, 0.0, [0.0]
+    for waited, duration in steps:
+        idle = max(pause, float(waited))
+        idle_before.append(idle_before[-1] + idle)
+        started, now = now + idle, now + idle + duration
+        pause = budget.pause_after(started, now)
+    for first in range(1, len(idle_before)):
+        for last in range(first + burst, len(idle_before)):
+            assert idle_before[last] - idle_before[first] >= (last - first - burst + 1) * minimum - 1e-6
+
+
+def test_burst_without_a_run_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one run, not 0"):
+        Intervals(1, 5, 10, burst=0)
