@@ -188,6 +188,20 @@ def test_terminating_real_server_is_kept() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("connections", "is_first", "deleted"),
+    [(0, False, ["-d -t 10.96.0.1:80 -r 10.244.1.2:8080"]), (3, False, []), (0, True, [])],
+)
+def test_terminated_real_server_is_deleted_after_its_last_connection(
+    connections: int, *, is_first: bool, deleted: list[str]
+) -> None:
+    """kube-proxy does so once a minute, outside of syncs; the first sync deletes such servers itself."""
+    port = service_port("10.244.1.1")
+    servers = existing_server(real_server(1), real_server(2, weight=0, connections=connections))
+    cluster = sync_input(port, before=None if is_first else [port])
+    assert part_lines(cluster, "ipvsadm-terminated", existing_servers=servers) == deleted
+
+
 def test_first_sync_terminates_weight_0_servers_again() -> None:
     """A new process has no state: it deletes servers without connections, and gives weight 0 to others."""
     server = "-t 10.96.0.1:80 -r 10.244.1.9:8080"
@@ -315,5 +329,5 @@ def test_old_versions_remove_only_addresses_of_deleted_servers() -> None:
         text = part_lines(sync_input(), "addresses-stale", rule_version=rule_version, **existing)
         assert text == [f"address del {address}/32 dev kube-ipvs0" for address in addresses]
     tail = ("addresses-stale", "ipvsadm-stale")
-    assert sync(sync_input(), Settings()).part_names[-3:-1] == tail
-    assert sync(sync_input(), Settings(rule_version=RuleVersion.V1_23)).part_names[-3:-1] == tail[::-1]
+    assert sync(sync_input(), Settings()).part_names[-4:-2] == tail
+    assert sync(sync_input(), Settings(rule_version=RuleVersion.V1_23)).part_names[-4:-2] == tail[::-1]

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,6 +86,44 @@ def test_old_versions_load_modules(case: Any) -> None:
         assert result.modules_to_load == ("ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_sh", conntrack)
         assert result.required_modules == ("ip_vs", "ip_vs_rr", "ip_vs_wrr", "ip_vs_sh", "ip_vs_lc")
         assert result.scheduler is None
+
+
+@pytest.mark.parametrize(
+    ("configuration", "status"),
+    [("CONFIG_IP_VS=y\n", 0), ("CONFIG_IP_VS=m\n", 1), ("CONFIG_IP_VS_RR=y\n", 1), (None, 1)],
+)
+def test_kernel_without_loadable_modules_is_checked_by_its_configuration(
+    tmp_path: Path, configuration: str | None, status: int
+) -> None:
+    """The file /boot/config-* counts only without /proc/modules (document 002, GetModules)."""
+    if configuration is not None:
+        (tmp_path / "config").write_text(configuration)
+    lines = Preconditions(modules_to_load=("ip_vs",), required_modules=("ip_vs",)).text()
+    command = next(line for line in lines if line.startswith("grep"))
+    for path in ("/lib/modules/$(uname -r)/modules.builtin", "/proc/modules"):
+        command = command.replace(path, str(tmp_path / "none"))
+    command = command.replace("/boot/config-$(uname -r)", str(tmp_path / "config"))
+    assert subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=False).returncode == status
+    (tmp_path / "none").write_text("")
+    assert subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=False).returncode == 1
+
+
+@pytest.mark.parametrize(("value", "is_logged"), [("0", True), ("1", False), (None, False)])
+def test_old_versions_log_that_iptables_does_not_see_bridged_packets(
+    tmp_path: Path, value: str | None, *, is_logged: bool
+) -> None:
+    """Without the module br_netfilter there is no sysctl, and no line in the log (document 002, NewProxier)."""
+    if value is not None:
+        (tmp_path / "sysctl").write_text(f"{value}\n")
+    (command,) = (
+        line
+        for line in part_lines(sync_input(), "preconditions", rule_version=RuleVersion.V1_26)
+        if "bridge-nf-call-iptables" in line
+    )
+    command = command.replace("/proc/sys/net/bridge/bridge-nf-call-iptables", str(tmp_path / "sysctl"))
+    done = subprocess.run(["/bin/sh", "-e", "-c", command], capture_output=True, text=True, check=False)
+    message = "Missing br-netfilter module or unset sysctl br-nf-call-iptables, proxy may not work as intended\n"
+    assert (done.returncode, done.stderr) == (0, message if is_logged else "")
 
 
 @pytest.mark.parametrize(

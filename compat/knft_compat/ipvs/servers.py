@@ -86,6 +86,41 @@ class StaleServers(Struct, frozen=True, tag="ipvsadm-stale"):
             yield f"-D {_service_arguments(server)}"
 
 
+class TerminatedServers(Struct, frozen=True, tag="ipvsadm-terminated"):
+    """Deletes real servers that were terminating and have no connections any more.
+
+    kube-proxy does so once a minute, outside of syncs.
+    """
+
+    real_servers: tuple[tuple[StaleServer, str], ...]
+    """Virtual servers, each with the address and port of one of its real servers."""
+    tool = _RESTORE
+
+    def text(self) -> Iterator[str]:
+        """Yield the commands."""
+        for server, real in self.real_servers:
+            yield f"-d {_service_arguments(server)} -r {real}"
+
+
+def terminated_servers(updates: Iterable[VirtualServerUpdate], settings: Settings) -> TerminatedServers:
+    """Return the real servers that a sync keeps with weight 0, and that have no connections any more."""
+    connections = {
+        (_server_key(server), endpoint_key(real.address, real.port)): real.connections
+        for server in settings.existing_servers or ()
+        for real in server.real_servers
+    }
+    return TerminatedServers(
+        tuple(
+            (StaleServer(*_server_key(update)), real.address_and_port)
+            for update in updates
+            for real in update.reals
+            if real.weight == 0
+            and real.action is Action.KEEP
+            and not connections[_server_key(update), real.address_and_port]
+        )
+    )
+
+
 def virtual_servers(
     all_claims: Iterable[Claim], settings: Settings, features: Features, *, is_first_sync: bool
 ) -> tuple[VirtualServerUpdate, ...]:

@@ -13,7 +13,7 @@ from knft_compat.ipvs.entries import SetEntries, filled_sets, set_entries
 from knft_compat.ipvs.preconditions import preconditions
 from knft_compat.ipvs.restore import restore_input
 from knft_compat.ipvs.rule_versions import FEATURES, Features
-from knft_compat.ipvs.servers import StaleServers, VirtualServers, stale_servers, virtual_servers
+from knft_compat.ipvs.servers import StaleServers, VirtualServers, stale_servers, terminated_servers, virtual_servers
 from knft_compat.ipvs.settings import Settings
 from knft_compat.ipvs.sysctls import sysctls, timeouts
 from knft_compat.jumps import EnsureJumps
@@ -58,6 +58,7 @@ def sync(sync_input: SyncInput, settings: Settings) -> SyncOutput:
             BindAddresses(_networks([address for address in wanted_addresses if address not in existing_set])),
             restore_input(sync_input, entries, settings.rule_version),
             *(reversed(removal) if features.unbinds_only_server_addresses else removal),
+            terminated_servers(servers, settings),
             conntrack_deletions(sync_input, features.conntrack_cleanup),
         ),
         entries.warnings,
