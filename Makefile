@@ -85,7 +85,7 @@ test-trixie: $(INSTALLED)
 test-cluster: $(INSTALLED)
 	@$(BIN)/python -m tests.cluster $(ARGS)
 
-# ARGS="--seed 7" runs one seed alone, "--help" lists the other options; tests/parity/__init__.py describes the lane.
+# ARGS="--seed 7" runs one seed alone, "--help" lists the other options; tests/parity/__init__.py describes the test.
 test-parity: $(INSTALLED)
 	@$(BIN)/python -m tests.parity $(ARGS)
 
@@ -114,7 +114,7 @@ bench: $(INSTALLED)
 	@$(BIN)/python -m tests.bench $(ARGS)
 	@$(BIN)/python -m tests.bench.large_sync
 
-# ARGS="--quick" tries everything on a tiny cluster; ARGS="--sizes 10000x10" takes half an hour, because of kube-proxy.
+# ARGS="--quick" checks everything on a tiny cluster; ARGS="--sizes 10000x10" takes half an hour, because of kube-proxy.
 bench-cluster: $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' || echo 'bench-cluster: matplotlib cannot be installed here'
 	@$(BIN)/python -m tests.cluster.bench $(ARGS)
