@@ -32,6 +32,8 @@ def main() -> None:
         sys.exit(f"test-parity: {error}")
     _say(f"kube-proxy {release}")
     with tempfile.TemporaryDirectory() as folder, Lane(Path(folder)) as lane:
+        if given.broken:
+            lane.nodes.knft.command = _broken_knft(given.broken)
         problem = _run_faults(lane, given) if given.faults is not None else _run_seeds(lane, given)
         _say(str(lane.counts))
     if problem:
@@ -91,7 +93,7 @@ def _run_faults(lane: Lane, given: argparse.Namespace) -> str:
 
 
 def _is_found(lane: Lane, name: str, given: argparse.Namespace) -> bool:
-    usual, lane.nodes.knft.command = lane.nodes.knft.command, (sys.executable, "-m", "tests.parity.faulty_knft", name)
+    usual, lane.nodes.knft.command = lane.nodes.knft.command, _broken_knft(name)
     try:
         for seed in range(1, MAX_SEEDS + 1):
             problems = lane.run(random_history(seed, given.changes, given.services), ("packets",))
@@ -103,6 +105,10 @@ def _is_found(lane: Lane, name: str, given: argparse.Namespace) -> bool:
         return False
     finally:
         lane.nodes.knft.command = usual
+
+
+def _broken_knft(name: str) -> tuple[str, ...]:
+    return sys.executable, "-m", "tests.parity.faulty_knft", name
 
 
 def _text(problems: Sequence[Problem]) -> str:
@@ -124,6 +130,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--faults", nargs="*", choices=list(FAULTS), help="break knft in these ways, by default in all, and find them"
     )
+    parser.add_argument("--broken", choices=list(FAULTS), help="run the seeds with knft broken in this way")
     return parser.parse_args()
 
 

@@ -46,12 +46,16 @@ class Marker:
         for item in self._objects():
             self._api.replace(item)
 
-    def is_in(self, version: Version, listing: str) -> bool:
-        """Tell whether the rules of one family have the marker as it was written last."""
+    def is_in(self, version: Version, listing: str, *, exactly: bool = True) -> bool:
+        """Tell whether the rules of one family have the marker as it was written last.
+
+        If not ``exactly``, they may have endpoints of other zones too.
+        """
         zones = [self._zone] if self._zone in ZONES else ZONES
         expected = {str(1 + ZONES.index(zone)) for zone in zones}
         found = {zone for zone, port in _PORTS[version].findall(listing) if int(port) == self._target}
-        return found == expected and re.search(rf"\b{self._number}\b", listing) is not None
+        has_endpoints = found == expected if exactly else found >= expected
+        return has_endpoints and re.search(rf"\b{self._number}\b", listing) is not None
 
     @property
     def stale_entries(self) -> list[Entry]:
