@@ -119,8 +119,8 @@ _RULE_FLAGS = (
     _backend_option(ONLY_IPTABLES, "--nfacct/--no-nfacct", default=True, show_default=True,
                     help="Whether the kernel supports nfacct counters."),
     _backend_option(ONLY_IPVS, "--vintage", default="newest", show_default=True, metavar="VERSION",
-                    help="Version of kube-proxy's rules: 1.23, 1.26, 1.29 or newest. Endpoints are selected as in "
-                         "the newest version."),
+                    help="Version of kube-proxy's rules: newest, or that of a document, from old to new: "
+                         "document-003, document-002, document-004. Endpoints are selected as in the newest version."),
     _backend_option(ONLY_IPVS, "--ipvs-scheduler", default="rr", show_default=True, metavar="NAME",
                     help="IPVS scheduler of the virtual servers."),
 )  # fmt: skip

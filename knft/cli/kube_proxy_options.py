@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import click
+
 from knft.cli.flags import sync_flag_defaults
 from knft.cli.options import config_from_options
 from knft.comparison.kube_proxy_inputs import KubeProxyOptions
@@ -119,6 +121,13 @@ def _parse_service_name(flag: str, text: str) -> NamespacedName:
 
 
 def _rule_version(text: str) -> ipvs.RuleVersion:
+    renamed = ipvs.DEPRECATED_NAMES.get(text)
+    if renamed is not None:
+        click.echo(
+            f"knft: --vintage {text}: deprecated, because no release has exactly these rules; use {renamed.value}",
+            err=True,
+        )
+        return renamed
     try:
         return ipvs.RuleVersion(text)
     except ValueError as error:

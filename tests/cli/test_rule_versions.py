@@ -26,10 +26,10 @@ def _run(command: str, cluster: Path, *arguments: str) -> Result:
 
 @each_rule_version
 def test_rule_version_can_be_compared(cluster: Path, mode: str, flags: tuple[str, ...]) -> None:
-    """Version 1.23 has no KUBE-IPVS-FILTER, so packets to unused ports of cluster IPs reach the node itself."""
+    """Document 003 has no KUBE-IPVS-FILTER, so packets to unused ports of cluster IPs reach the node itself."""
     done = _run("diff", cluster, "--against", mode, *flags)
     outcomes = {line.partition("kube-proxy in mode ipvs  ")[2] for line in done.stdout.splitlines()} - {""}
-    if "1.23" in flags:
+    if "document-003" in flags:
         assert (done.exit_code, outcomes) == (1, {"is delivered, not translated"})
     else:
         assert (done.exit_code, outcomes) == (0, set())
@@ -38,7 +38,7 @@ def test_rule_version_can_be_compared(cluster: Path, mode: str, flags: tuple[str
 
 @each_rule_version
 def test_rule_version_can_be_traced(cluster: Path, mode: str, flags: tuple[str, ...]) -> None:
-    """An allowed client reaches the endpoints of a load balancer; another one is dropped, in 1.23 by the kubelet."""
+    """An allowed client reaches the endpoints; another one is dropped, in document 003 by rules of the kubelet."""
     to = ("--backend", mode, *flags, "--to", "203.0.113.5:80/tcp")
     allowed = _run("trace", cluster, *to, "--from", "198.51.100.9")
     assert "reaches 10.244.1.11:8080, masqueraded" in allowed.stdout

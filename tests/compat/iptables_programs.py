@@ -20,7 +20,7 @@ each_family_and_backend = pytest.mark.parametrize(
     ("family", "backend"), list(itertools.product(Family, BACKENDS)), ids=lambda value: getattr(value, "value", value)
 )
 MARK_DROP = "*nat\n:KUBE-MARK-DROP - [0:0]\nCOMMIT\n"
-"""iptables-restore input that creates the kubelet's chain, to which rules of the IPVS mode of 1.23 jump."""
+"""iptables-restore input that creates the kubelet's chain, to which rules of document 003 jump."""
 _BUILT_IN_CHAINS = {"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
 _LEGACY_WARNING = "Ignoring deprecated --wait-interval option"
 _OPTIONS = ("-w", "5", "-W", "100000", "--noflush", "--counters")

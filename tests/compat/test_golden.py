@@ -46,7 +46,7 @@ def test_golden_files_include_the_original_documents_listings() -> None:
     assert len(GOLDENS) >= 25
     assert sum(golden.is_transcribed for golden in GOLDENS) >= 10
     for number, case in enumerate(MASQUERADE_CASES, start=1):
-        golden = read(FOLDER / f"ipvs-1.23-{case}.golden")
+        golden = read(FOLDER / f"ipvs-document-003-{case}.golden")
         assert golden.is_transcribed
         assert f"2.{number}" in golden.header["from"]
         (listing,) = (section for section in golden.expected_sections if section.name == "listing")

@@ -70,7 +70,7 @@ def test_golden_rules_load_and_read_back_equal(golden: Golden, family: Family, b
 def _steps(golden: Golden, family: Family) -> Iterator[Step]:
     """Yield the previous state, and the sync of the file."""
     yield from (Step("", _text(section.rules)) for section in golden.sections if section.name == "existing")
-    if "1.23" in golden.header["flags"]:
+    if "document-003" in golden.header["flags"]:
         yield Step("", MARK_DROP)
     yield from (_sync(sync, family) for sync in (*_syncs_before(golden), golden))
 
@@ -116,12 +116,12 @@ def _saved_sets(netns: Namespace) -> dict[str, ParsedSet]:
 
 def test_listed_golden_files_have_earlier_state() -> None:
     earlier = {golden.path.stem for golden in GOLDENS if len(list(_steps(golden, Family.IPV4))) > 1}
-    assert {name for name in earlier if not name.startswith("ipvs-1.23")} == {
+    assert {name for name in earlier if not name.startswith("ipvs-document-003")} == {
         "iptables-cleanup",
         "iptables-partial-sync",
         "iptables-repeated-sync",
-        "ipvs-1.26-conntrack",
-        "ipvs-1.29-conntrack",
+        "ipvs-document-002-conntrack",
+        "ipvs-document-004-conntrack",
         "ipvs-graceful-termination",
     }
 

@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from knft.cli.main import cli
-from knft_compat.ipvs import RuleVersion
+from knft_compat.ipvs import DEPRECATED_NAMES, RuleVersion
 from tests.support.knft_command import KNFT
 
 EXAMPLES = str(Path(__file__).parent.parent.parent / "examples")
@@ -63,7 +63,7 @@ def test_ip_mode_proxy_gets_no_virtual_server_in_versions_that_support_it(rule_v
         "--part", "ipvsadm", "--family", "ipv4", "--vintage", rule_version.value, manifest=LOAD_BALANCER_SERVICE
     ).stdout
     served = ["10.96.0.1", "203.0.113.9"]
-    if rule_version in (RuleVersion.V1_23, RuleVersion.V1_26):
+    if rule_version in (RuleVersion.DOCUMENT_003, RuleVersion.DOCUMENT_002):
         served.append("203.0.113.10")
     assert text == "".join(f"-A -t {address}:80 -s rr\n" for address in served)
 
@@ -83,7 +83,10 @@ def test_existing_servers_and_addresses_are_read_from_files(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--vintage", "1.27"), "--vintage: unknown version '1.27'; use one of 1.23, 1.26, 1.29, newest"),
+        (
+            ("--vintage", "1.27"),
+            "--vintage: unknown version '1.27'; use one of document-003, document-002, document-004, newest",
+        ),
         (("--part", "nothing"), "--part: unknown part 'nothing'; use one of preconditions, sysctls, "),
         (("--ipvs-scheduler", "r r"), "--ipvs-scheduler: 'r r' is not the name of a scheduler, such as rr, lc or mh"),
         (("--kernel", "six"), "--kernel: 'six' is not a version such as 6.1"),
@@ -162,3 +165,11 @@ def test_output_does_not_depend_on_the_hash_seed() -> None:
         for seed in "123"
     }
     assert len(outputs) == 1
+
+
+@pytest.mark.parametrize(("old", "new"), DEPRECATED_NAMES.items())
+def test_names_of_releases_are_deprecated(old: str, new: RuleVersion) -> None:
+    done, expected = run("--vintage", old), run("--vintage", new.value)
+    assert done.stdout == expected.stdout
+    message = "deprecated, because no release has exactly these rules"
+    assert done.stderr == f"knft: --vintage {old}: {message}; use {new.value}\n{expected.stderr}"

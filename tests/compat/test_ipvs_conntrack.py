@@ -15,7 +15,7 @@ NEVER_FAILS = " || true"
 ADDRESSES = ("10.96.0.1", "198.51.100.1", "203.0.113.9")
 
 
-def conntrack_commands(cluster: SyncInput, rule_version: RuleVersion = RuleVersion.V1_29) -> list[str]:
+def conntrack_commands(cluster: SyncInput, rule_version: RuleVersion = RuleVersion.DOCUMENT_004) -> list[str]:
     """Return the commands."""
     text = part_lines(cluster, "conntrack", rule_version=rule_version)
     # conntrack fails if no entry matches, which kube-proxy ignores.
@@ -25,7 +25,7 @@ def conntrack_commands(cluster: SyncInput, rule_version: RuleVersion = RuleVersi
 
 def test_entries_of_a_deleted_services_cluster_ip_are_deleted() -> None:
     cluster = sync_input(before=[service_port(protocol="UDP", **FRONTENDS)])
-    for rule_version in (RuleVersion.V1_29, RuleVersion.V1_26, RuleVersion.V1_23):
+    for rule_version in (RuleVersion.DOCUMENT_004, RuleVersion.DOCUMENT_002, RuleVersion.DOCUMENT_003):
         assert conntrack_commands(cluster, rule_version) == ["conntrack -D --orig-dst 10.96.0.1 -p udp"]
 
 
@@ -35,7 +35,7 @@ def test_first_endpoint_deletes_entries_of_every_frontend() -> None:
     by_port = ["conntrack -D -p udp --dport 30053"]
     assert conntrack_commands(sync_input(after, before=[before])) == [*by_address, *by_port]
     assert conntrack_commands(sync_input(after, before=[])) == [*by_address, *by_port]
-    assert conntrack_commands(sync_input(after, before=[before]), RuleVersion.V1_26) == [*by_port, *by_address]
+    assert conntrack_commands(sync_input(after, before=[before]), RuleVersion.DOCUMENT_002) == [*by_port, *by_address]
 
 
 def test_entries_of_an_endpoint_that_stops_serving_are_deleted() -> None:
@@ -44,7 +44,10 @@ def test_entries_of_an_endpoint_that_stops_serving_are_deleted() -> None:
     for left in ((), ("N10.244.1.2",)):
         cluster = sync_input(service_port("10.244.1.1", *left, protocol="UDP", **FRONTENDS), before=[before])
         assert conntrack_commands(cluster) == [*by_address, "conntrack -D -p udp --dport 30053 --dst-nat 10.244.1.2"]
-        assert conntrack_commands(cluster, RuleVersion.V1_26) == ["conntrack -D -p udp --dport 30053", *by_address]
+        assert conntrack_commands(cluster, RuleVersion.DOCUMENT_002) == [
+            "conntrack -D -p udp --dport 30053",
+            *by_address,
+        ]
 
 
 def test_endpoint_that_never_served_needs_no_deletion() -> None:
@@ -63,7 +66,7 @@ def test_terminating_endpoint_still_serves() -> None:
 
 def test_up_to_1_26_every_sync_deletes_entries_of_udp_node_ports() -> None:
     ports = (service_port(protocol="UDP", node_port=30053), service_port(node_port=30080))
-    for rule_version in (RuleVersion.V1_26, RuleVersion.V1_23):
+    for rule_version in (RuleVersion.DOCUMENT_002, RuleVersion.DOCUMENT_003):
         assert conntrack_commands(sync_input(*ports), rule_version) == ["conntrack -D -p udp --dport 30053"]
     assert conntrack_commands(sync_input(*ports)) == []
 
@@ -89,7 +92,7 @@ def test_first_sync_treats_every_endpoint_as_new() -> None:
     by_address = [f"conntrack -D --orig-dst {address} -p udp" for address in ADDRESSES]
     by_port = ["conntrack -D -p udp --dport 30053"]
     assert conntrack_commands(sync_input(*ports)) == [*by_address, *by_port]
-    assert conntrack_commands(sync_input(*ports), RuleVersion.V1_26) == [*by_port, *by_address]
+    assert conntrack_commands(sync_input(*ports), RuleVersion.DOCUMENT_002) == [*by_port, *by_address]
 
 
 def test_newest_version_has_no_deletions() -> None:

@@ -98,7 +98,7 @@ def test_both_iptables_backends_load_the_rules_twice(
     output = sync(full_cluster(node), Settings(rule_version=rule_version))
     _run_part(namespace, output, "ipset")
     text = without_ipvs_matches(output.part_text("iptables-restore") or "")
-    first_inputs = [MARK_DROP] if rule_version is RuleVersion.V1_23 else []
+    first_inputs = [MARK_DROP] if rule_version is RuleVersion.DOCUMENT_003 else []
     expected = without_empty_built_in_chains(parse_tables("".join((*first_inputs, text)), node.family))
     for backend in BACKENDS:
         for restored in (*first_inputs, text, text):
@@ -141,11 +141,12 @@ def test_cleanup_leaves_only_ipv6_sets_and_kubelet_chains(
     program = shutil.which("iptables-save" if node.family is Family.IPV4 else "ip6tables-save")
     assert program is not None
     jumps = namespace.run([program]).stdout.count("--comment")
-    assert jumps == {RuleVersion.V1_23: 5, RuleVersion.V1_26: 8}.get(rule_version, 9)
+    assert jumps == {RuleVersion.DOCUMENT_003: 5, RuleVersion.DOCUMENT_002: 8}.get(rule_version, 9)
     for name in ("jumps-removed", "chains-removed", "ipset-destroyed"):
         _run_part(namespace, after, name)
     left = {line.split()[0][1:] for line in namespace.run([program]).stdout.splitlines() if line.startswith(":KUBE-")}
-    assert left == {RuleVersion.V1_23: {"KUBE-MARK-MASQ", "KUBE-MARK-DROP"}, RuleVersion.V1_26: {"KUBE-MARK-MASQ"}}.get(
-        rule_version, set()
-    )
+    assert left == {
+        RuleVersion.DOCUMENT_003: {"KUBE-MARK-MASQ", "KUBE-MARK-DROP"},
+        RuleVersion.DOCUMENT_002: {"KUBE-MARK-MASQ"},
+    }.get(rule_version, set())
     assert bool(_saved_sets(namespace)) is (node.family is Family.IPV6)

@@ -24,12 +24,12 @@ def test_endpoint_selection_does_not_depend_on_the_version(rule_version: RuleVer
     assert part_lines(sync_input(port), "ipvsadm", rule_version=rule_version) == part_lines(sync_input(port), "ipvsadm")
 
 
-class TestVersion123:
-    """Version 1.23: the listings, chains, jumps and sets of document 003."""
+class TestDocument003:
+    """The listings, chains, jumps and sets of document 003."""
 
-    rule_version = RuleVersion.V1_23
+    rule_version = RuleVersion.DOCUMENT_003
 
-    def test_creates_chains_of_1_23(self) -> None:
+    def test_creates_chains_of_document_003(self) -> None:
         nat = ["KUBE-SERVICES", "KUBE-POSTROUTING", "KUBE-FIREWALL", "KUBE-NODE-PORT", "KUBE-LOAD-BALANCER"]
         assert declared_chains(sync_input(), "nat", self.rule_version) == [*nat, "KUBE-MARK-MASQ"]
         assert declared_chains(sync_input(), "filter", self.rule_version) == ["KUBE-FORWARD", "KUBE-NODE-PORT"]
@@ -38,14 +38,14 @@ class TestVersion123:
         first = part_lines(sync_input(), "chains", rule_version=self.rule_version)[0]
         assert first == "iptables -w 5 -W 100000 -N KUBE-MARK-DROP -t nat 2>/dev/null || true"
 
-    def test_jump_commands_are_those_of_1_23(self) -> None:
+    def test_jump_commands_are_those_of_document_003(self) -> None:
         inserted = [
             line.split(" -I ")[1].split()[0]
             for line in part_lines(sync_input(), "jumps", rule_version=self.rule_version)[1::2]
         ]
         assert inserted == ["OUTPUT", "PREROUTING", "POSTROUTING", "FORWARD", "INPUT"]
 
-    def test_has_sets_of_1_23(self) -> None:
+    def test_has_sets_of_document_003(self) -> None:
         created = [
             line
             for line in part_lines(sync_input(), "ipset", rule_version=self.rule_version)
@@ -107,10 +107,10 @@ class TestVersion123:
         ]
 
 
-class TestVersion126:
-    """Version 1.26: document 002."""
+class TestDocument002:
+    """The chains and rules of document 002."""
 
-    rule_version = RuleVersion.V1_26
+    rule_version = RuleVersion.DOCUMENT_002
 
     def test_no_chain_for_denied_sources(self) -> None:
         cluster = sync_input(service_port(**RANGES))
@@ -134,8 +134,8 @@ class TestVersion126:
         assert part_lines(sync_input(), "jumps", rule_version=self.rule_version) == newest[:-2]
 
 
-class TestVersion129:
-    """Version 1.29: document 004, which shows only the sync; the rest equals the newest version."""
+class TestDocument004:
+    """Document 004 shows only the sync; the rest equals the newest version."""
 
     def test_differs_from_newest_only_in_conntrack_deletions(self) -> None:
         cluster = sync_input(
@@ -143,7 +143,7 @@ class TestVersion129:
         )
         outputs = [
             sync(cluster, Settings(rule_version=rule_version))
-            for rule_version in (RuleVersion.V1_29, RuleVersion.NEWEST)
+            for rule_version in (RuleVersion.DOCUMENT_004, RuleVersion.NEWEST)
         ]
         for name in outputs[0].part_names:
             texts = [output.part_text(name) for output in outputs]
@@ -151,7 +151,10 @@ class TestVersion129:
 
     def test_denied_sources_are_dropped(self) -> None:
         lines = rules(
-            sync_input(service_port(**RANGES)), "KUBE-IPVS-OUT-FILTER", table="filter", rule_version=RuleVersion.V1_29
+            sync_input(service_port(**RANGES)),
+            "KUBE-IPVS-OUT-FILTER",
+            table="filter",
+            rule_version=RuleVersion.DOCUMENT_004,
         )
         assert lines == ["-s 203.0.113.9 -m ipvs --vaddr 203.0.113.9 --vproto tcp --vport 80 -j DROP"]
 
@@ -170,7 +173,7 @@ class TestCleanup:
 
     @pytest.mark.parametrize("rule_version", RuleVersion)
     def test_parts_of_cleanup(self, rule_version: RuleVersion) -> None:
-        newer = ("modules",) if rule_version in (RuleVersion.V1_29, RuleVersion.NEWEST) else ()
+        newer = ("modules",) if rule_version in (RuleVersion.DOCUMENT_004, RuleVersion.NEWEST) else ()
         names = cleanup(sync_input(), Settings(rule_version=rule_version)).part_names
         steps = ("ipvsadm-flush", "device-removed", "jumps-removed", "chains-removed", "ipset-destroyed")
         assert names == (*newer, *steps)
@@ -184,7 +187,7 @@ class TestCleanup:
         assert actions == ["-F"] * half + ["-X"] * half
         assert chains[:half] == chains[half:]
         has_mark_chain = "KUBE-MARK-MASQ" in chains
-        assert has_mark_chain is (rule_version in (RuleVersion.V1_29, RuleVersion.NEWEST))
+        assert has_mark_chain is (rule_version in (RuleVersion.DOCUMENT_004, RuleVersion.NEWEST))
         assert "KUBE-MARK-DROP" not in chains
 
     def test_every_jump_is_removed(self) -> None:

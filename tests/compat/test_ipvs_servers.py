@@ -12,7 +12,7 @@ from knft_compat.sync_input import Node
 from tests.compat.ipvs_render import NODE, NODE6, addresses_to_bind, part_lines, service_port, sync_input
 from tests.support.kube_objects import parametrize_cases
 
-NEWER, OLDER = (RuleVersion.NEWEST, RuleVersion.V1_29), (RuleVersion.V1_26, RuleVersion.V1_23)
+NEWER, OLDER = (RuleVersion.NEWEST, RuleVersion.DOCUMENT_004), (RuleVersion.DOCUMENT_002, RuleVersion.DOCUMENT_003)
 
 
 def existing_server(
@@ -323,11 +323,11 @@ def test_old_versions_remove_only_addresses_of_deleted_servers() -> None:
         "existing_servers": existing_server(address="10.96.0.9"),
     }
     for rule_version, addresses in [
-        (RuleVersion.V1_26, ["10.96.0.9"]),
+        (RuleVersion.DOCUMENT_002, ["10.96.0.9"]),
         (RuleVersion.NEWEST, ["10.96.0.8", "10.96.0.9"]),
     ]:
         text = part_lines(sync_input(), "addresses-stale", rule_version=rule_version, **existing)
         assert text == [f"address del {address}/32 dev kube-ipvs0" for address in addresses]
     tail = ("addresses-stale", "ipvsadm-stale")
     assert sync(sync_input(), Settings()).part_names[-4:-2] == tail
-    assert sync(sync_input(), Settings(rule_version=RuleVersion.V1_23)).part_names[-4:-2] == tail[::-1]
+    assert sync(sync_input(), Settings(rule_version=RuleVersion.DOCUMENT_003)).part_names[-4:-2] == tail[::-1]

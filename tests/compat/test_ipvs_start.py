@@ -57,7 +57,7 @@ def test_device_is_created_and_stays_down() -> None:
     assert part_lines(sync_input(), "device") == [expected]
 
 
-@pytest.mark.parametrize("rule_version", [RuleVersion.NEWEST, RuleVersion.V1_29])
+@pytest.mark.parametrize("rule_version", [RuleVersion.NEWEST, RuleVersion.DOCUMENT_004])
 def test_scheduler_is_tested_unless_a_virtual_server_uses_it(rule_version: RuleVersion) -> None:
     server = ExistingServer("10.96.0.1", 80, "TCP", "rr")
     assert part_lines(sync_input(), "preconditions", rule_version=rule_version)[1].startswith(f"{PROBE}rr ")
@@ -79,7 +79,7 @@ def test_scheduler_is_tested_unless_a_virtual_server_uses_it(rule_version: RuleV
 )
 def test_old_versions_load_modules(case: Any) -> None:
     kernel, conntrack = case
-    for rule_version in (RuleVersion.V1_26, RuleVersion.V1_23):
+    for rule_version in (RuleVersion.DOCUMENT_002, RuleVersion.DOCUMENT_003):
         result = preconditions(
             Settings(rule_version=rule_version, kernel=kernel, scheduler="lc"), FEATURES[rule_version]
         )
@@ -117,7 +117,7 @@ def test_old_versions_log_that_iptables_does_not_see_bridged_packets(
         (tmp_path / "sysctl").write_text(f"{value}\n")
     (command,) = (
         line
-        for line in part_lines(sync_input(), "preconditions", rule_version=RuleVersion.V1_26)
+        for line in part_lines(sync_input(), "preconditions", rule_version=RuleVersion.DOCUMENT_002)
         if "bridge-nf-call-iptables" in line
     )
     command = command.replace("/proc/sys/net/bridge/bridge-nf-call-iptables", str(tmp_path / "sysctl"))

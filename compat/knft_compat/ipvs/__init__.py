@@ -8,10 +8,11 @@ and ``restore`` (iptables) render them. ``real_servers`` and ``conntrack`` compa
 from knft_compat.ipvs.cleanup import cleanup
 from knft_compat.ipvs.existing import read_addresses, read_servers
 from knft_compat.ipvs.rule_versions import supports_ip_mode
-from knft_compat.ipvs.settings import RuleVersion, Settings, Timeouts
+from knft_compat.ipvs.settings import DEPRECATED_NAMES, RuleVersion, Settings, Timeouts
 from knft_compat.ipvs.sync import sync
 
 __all__ = [
+    "DEPRECATED_NAMES",
     "RuleVersion",
     "Settings",
     "Timeouts",

@@ -37,23 +37,23 @@ _FILTER_26 = _chains("filter", FORWARD, NODE_PORT_CHAIN, PROXY_FIREWALL, SOURCE_
 _FILTER = (*_FILTER_26, *_chains("filter", IPVS_OUT_FILTER))
 
 CHAINS = {
-    RuleVersion.V1_23: (
+    RuleVersion.DOCUMENT_003: (
         *_chains("nat", SERVICES, POSTROUTING, FIREWALL, NODE_PORT_CHAIN, LOAD_BALANCER_CHAIN, MARK_MASQ),
         *_chains("filter", FORWARD, NODE_PORT_CHAIN),
     ),
-    RuleVersion.V1_26: (*_NAT, *_FILTER_26),
-    RuleVersion.V1_29: (*_NAT, *_FILTER),
+    RuleVersion.DOCUMENT_002: (*_NAT, *_FILTER_26),
+    RuleVersion.DOCUMENT_004: (*_NAT, *_FILTER),
     RuleVersion.NEWEST: (*_NAT, *_FILTER),
 }
 """The chains that each version creates and fills, in order."""
 
-KUBELET_CHAINS = {RuleVersion.V1_23: _chains("nat", MARK_DROP)}
+KUBELET_CHAINS = {RuleVersion.DOCUMENT_003: _chains("nat", MARK_DROP)}
 """Chains of the kubelet that kube-proxy creates if they are missing, without rules."""
 
 _KEPT_BY_CLEANUP = {
     # The kubelet has a chain with this name too; only later versions of kube-proxy's cleanup delete it.
-    RuleVersion.V1_23: _chains("nat", MARK_MASQ),
-    RuleVersion.V1_26: _chains("nat", MARK_MASQ),
+    RuleVersion.DOCUMENT_003: _chains("nat", MARK_MASQ),
+    RuleVersion.DOCUMENT_002: _chains("nat", MARK_MASQ),
 }
 
 _PORTALS_COMMENT, _HEALTH_CHECK_COMMENT = "kubernetes service portals", "kubernetes health check rules"
@@ -74,9 +74,9 @@ _JUMPS_26 = (
 _JUMPS = (*_JUMPS_26, Jump("filter", "OUTPUT", IPVS_OUT_FILTER, _FILTER_COMMENT))
 
 JUMPS = {
-    RuleVersion.V1_23: _JUMPS_23,
-    RuleVersion.V1_26: _JUMPS_26,
-    RuleVersion.V1_29: _JUMPS,
+    RuleVersion.DOCUMENT_003: _JUMPS_23,
+    RuleVersion.DOCUMENT_002: _JUMPS_26,
+    RuleVersion.DOCUMENT_004: _JUMPS,
     RuleVersion.NEWEST: _JUMPS,
 }
 """Each jump is inserted before the previous ones."""

@@ -10,7 +10,7 @@ SOURCE_RANGES_FIREWALL = "KUBE-SOURCE-RANGES-FIREWALL"
 IPVS_FILTER = "KUBE-IPVS-FILTER"
 IPVS_OUT_FILTER = "KUBE-IPVS-OUT-FILTER"
 FIREWALL = "KUBE-FIREWALL"
-"""In the nat table, up to 1.23; the kubelet's chain with this name is in the filter table."""
+"""In the nat table, in document 003; the kubelet's chain with this name is in the filter table."""
 MARK_DROP = "KUBE-MARK-DROP"
 """The kubelet's chain."""
 

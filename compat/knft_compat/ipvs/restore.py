@@ -267,7 +267,7 @@ _NEWEST_SECTIONS: tuple[Section, ...] = (
     _mark_rule,
 )
 _SECTIONS: dict[RuleVersion, tuple[Section, ...]] = {
-    RuleVersion.V1_23: (
+    RuleVersion.DOCUMENT_003: (
         _masquerade_marked_rule,
         _set_rule_section(_SET_RULES_23),
         _cluster_ip_rules,
@@ -280,7 +280,7 @@ _SECTIONS: dict[RuleVersion, tuple[Section, ...]] = {
         _health_check_rule,
         _mark_rule,
     ),
-    RuleVersion.V1_26: (
+    RuleVersion.DOCUMENT_002: (
         *_SERVICE_SECTIONS,
         _accept_rules,
         _forward_rules,
@@ -289,6 +289,6 @@ _SECTIONS: dict[RuleVersion, tuple[Section, ...]] = {
         _masquerade_rules,
         _mark_rule,
     ),
-    RuleVersion.V1_29: _NEWEST_SECTIONS,
+    RuleVersion.DOCUMENT_004: _NEWEST_SECTIONS,
     RuleVersion.NEWEST: _NEWEST_SECTIONS,
 }

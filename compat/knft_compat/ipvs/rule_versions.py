@@ -64,9 +64,9 @@ _OLD = Features(
 )
 
 FEATURES = {
-    RuleVersion.V1_23: replace(_OLD, missing_sets=frozenset({BOUND_IPS}), comments_set_rules=False),
-    RuleVersion.V1_26: _OLD,
-    RuleVersion.V1_29: Features(conntrack_cleanup=ConntrackCleanup.ON_CHANGE),
+    RuleVersion.DOCUMENT_003: replace(_OLD, missing_sets=frozenset({BOUND_IPS}), comments_set_rules=False),
+    RuleVersion.DOCUMENT_002: _OLD,
+    RuleVersion.DOCUMENT_004: Features(conntrack_cleanup=ConntrackCleanup.ON_CHANGE),
     RuleVersion.NEWEST: Features(),
 }
 

@@ -8,16 +8,27 @@ from knft_compat.ipvs.existing import ExistingServer
 
 
 class RuleVersion(enum.Enum):
-    """The version of kube-proxy whose rules to render, as in the flag --vintage (docs/behaviour/ipvs.md#versions)."""
+    """The version of kube-proxy's rules to render, as in the flag --vintage (docs/behaviour/ipvs.md#versions).
 
-    V1_23 = "1.23"
-    """kube-proxy's published IPVS rules (003 in docs/verification.md#original-documents): KUBE-FIREWALL and
-    KUBE-MARK-DROP in nat."""
-    V1_26 = "1.26"
-    """The rules of kube-proxy 1.26 (002 in docs/verification.md#original-documents)."""
-    V1_29 = "1.29"
-    """The rules of the sync function of kube-proxy 1.29 (004 in docs/verification.md#original-documents)."""
+    Versions have the name of the document that describes them (docs/verification.md#original-documents): no release has
+    exactly these rules.
+    """
+
+    DOCUMENT_003 = "document-003"
+    """kube-proxy's published IPVS rules: KUBE-FIREWALL and KUBE-MARK-DROP in nat."""
+    DOCUMENT_002 = "document-002"
+    """The rules shortly before kube-proxy 1.26."""
+    DOCUMENT_004 = "document-004"
+    """The rules of the sync function of about kube-proxy 1.29."""
     NEWEST = "newest"
+
+
+DEPRECATED_NAMES = {
+    "1.23": RuleVersion.DOCUMENT_003,
+    "1.26": RuleVersion.DOCUMENT_002,
+    "1.29": RuleVersion.DOCUMENT_004,
+}
+"""Names of releases that --vintage accepts with a warning."""
 
 
 class Timeouts(Struct, frozen=True):
