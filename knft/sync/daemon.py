@@ -42,7 +42,7 @@ DEFAULT_INTERVALS = Intervals(1.0, 30.0, STICKY_REMOVAL_INTERVAL_SECONDS)
 AUDIT_SECONDS = 3600.0
 """Time between two comparisons of the kernel's tables with what was committed."""
 AUDIT_RETRY_SECONDS = 120.0
-"""Delay before an audit is repeated that compared nothing; it doubles with each failure, up to ``AUDIT_SECONDS``."""
+"""Delay before an audit that compared nothing is repeated; it doubles with each failure, up to ``AUDIT_SECONDS``."""
 
 AuditTableOpener = Callable[[Family], AbstractContextManager[TableInterface]]
 """Opens a connection of its own to a family's table, so that the audit does not block syncs."""
@@ -182,14 +182,15 @@ class Daemon:
         return succeeded
 
     def _sync_until_complete(self) -> bool:
-        """Sync every family until all changes are in force, or a sync fails; return whether all succeeded.
+        """Sync every family until all its changes are in force, or its sync fails; return whether all succeeded.
 
-        Changes that arrive meanwhile are part of the next sync of their family, so few rules go before them.
+        Changes that arrive meanwhile are part of the next sync of their family, so they wait for few rules only.
         """
+        proxiers = list(self._proxiers)
         while True:
-            succeeded = [self._sync_one(proxier) for proxier in self._proxiers]
-            if not all(succeeded) or all(proxier.is_complete for proxier in self._proxiers):
-                return all(succeeded)
+            proxiers = [proxier for proxier in proxiers if self._sync_one(proxier)]
+            if all(proxier.is_complete for proxier in proxiers):
+                return len(proxiers) == len(self._proxiers)
 
     def _begin_check(self, proxier: Proxier) -> None:
         """Make the next sync a full one if the check of foreign changes is due."""

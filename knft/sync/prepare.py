@@ -28,9 +28,10 @@ from knft.sync.superseded import Removals, defer_unreachable, find_superseded
 from knft.sync.table_snapshot import Owner, SpecialOwner, StickyPortRecord, TableSnapshot
 
 MAX_RULES = 1 << 10
-"""Once a transaction of a partial sync has this many rules of sticky Service ports, it takes no further one. More rules
-in new chains are sent before the main phase. libnftables 1.0.6 needs about 20 KB of memory for each rule. As JSON they
-have less than a MiB, so that the worker process is not replaced (``knft.kernel.process.RECYCLE_BYTES``)."""
+"""Once a transaction of a partial sync has this many rules of sticky Service ports, the other sticky Service ports are
+postponed. If a new table has more rules in new chains, these are sent before the main phase. For a rule as JSON,
+libnftables 1.0.6 needs about 18 KB of memory. This many rules are less than a MiB of JSON, so that the worker process
+is not replaced (``knft.kernel.process.RECYCLE_BYTES``)."""
 
 MAX_NEW_RULES = 3 << 10
 """The most rules in one transaction of the new-chains phase. It is sent as text, a third of the size of JSON."""
@@ -49,7 +50,7 @@ class PreparedTransaction(Struct, frozen=True):
     ``sticky`` are the affected sticky Service ports by hash ID, None if the record is removed; ``wide`` the numbers of
     the affected wide Service ports, None if the Service port is no longer wide. ``without_affinity`` are Service ports
     that get no session affinity, because all numbers are in use; ``render_errors`` those that could not be rendered.
-    ``claimed_count`` is how many further Service ports were found as they must be, and claimed at once.
+    ``claimed_count`` is the number of further Service ports whose contents a full sync found unchanged and claimed.
     ``removes_unclaimed`` tells whether it removes unclaimed contents. ``deletable_chains`` can be deleted in a separate
     transaction after it, which the kernel refuses if a foreign rule refers to one of them. ``postponed`` are owners of
     the snapshot that the transaction does not change, because it has enough rules without them.
@@ -142,10 +143,10 @@ class _Numbers:
 
 
 class _Claims:
-    """The Service ports whose contents a full sync finds as they must be.
+    """The Service ports whose contents a full sync finds unchanged in the kernel.
 
-    They become those of the Service port at once, so that neither the memory of all rendered contents nor their
-    comparison is needed.
+    The found contents are recorded as the Service port's immediately, so that the rendered contents of all Service
+    ports are neither stored nor compared together.
     """
 
     def __init__(self, snapshot: TableSnapshot) -> None:
@@ -155,7 +156,7 @@ class _Claims:
         """The shared chains that they need."""
 
     def claim(self, owner: Owner, fragment: Fragment | None) -> bool:
-        """Claim the contents of a Service port without chains of its own; return whether all of them were found."""
+        """Claim the contents of a Service port without its own chains; return whether all of them were found."""
         if not self._snapshot.is_full or not isinstance(owner, ServicePortName):
             return False
         if fragment is None or fragment.sticky is not None:
@@ -222,7 +223,7 @@ class _Rendering:
         desired: dict[Owner, Fragment | None] = {}
         rules = 0
         for owner in owners:
-            if rules >= self._max_rules and isinstance(owner, ServicePortName) and self._state.is_sticky(owner):
+            if rules >= self._max_rules and isinstance(owner, ServicePortName) and self._can_wait(owner):
                 self.postponed.add(owner)
                 continue
             rendered = self._render_owners([owner], self.numbers)
@@ -231,6 +232,9 @@ class _Rendering:
             desired |= rendered
             rules += _changed_rule_count(self._snapshot.programmed.get(owner), rendered.get(owner))
         return desired
+
+    def _can_wait(self, name: ServicePortName) -> bool:
+        return self._state.is_sticky(name) and name != self._snapshot.longest_postponed
 
     def _render_owners(self, owners: Iterable[Owner], numbers: _Numbers) -> dict[Owner, Fragment | None]:
         desired: dict[Owner, Fragment | None] = {}
@@ -290,7 +294,7 @@ def _common(contents: Contents, other: Contents) -> Contents:
 
 
 def _previous_orders(snapshot: TableSnapshot) -> EndpointOrders:
-    """Return the arrays before the sync; in a full sync those that were found, of which claimed ones disappear."""
+    """Return the arrays before the sync; in a full sync those found in the kernel, without claimed ones."""
     unclaimed = snapshot.programmed.get(SpecialOwner.UNCLAIMED)
     if snapshot.is_full and unclaimed is not None:
         return unclaimed.arrays

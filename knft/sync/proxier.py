@@ -64,8 +64,9 @@ class Proxier:
         self._invalidations = PendingInvalidations()
         self._is_check_planned = False
         self._unreported_changes: PendingChanges | None = None
-        self._postponed: frozenset[ServicePortName] = frozenset()
-        """Changed Service ports that the last sync left to the next one, because it wrote enough rules without them."""
+        self._postponed: tuple[ServicePortName, ...] = ()
+        """Changed Service ports that the last sync left to the next one, because it wrote enough rules without them, in
+        the order in which they were postponed."""
         self._quarantine = Quarantine(config.sync_period)
         self._last_known: dict[ServicePortName, Contents] = {}
         """The last known contents of quarantined Service ports."""
@@ -147,7 +148,7 @@ class Proxier:
         if not due and programmed is not None and self._commit_changes(programmed, changes, now):
             return None
         repair = self._sync_full(PreviousContents(programmed or ProgrammedContents()), now)
-        self._postponed = frozenset()
+        self._postponed = ()
         return repair
 
     @property
@@ -213,10 +214,13 @@ class Proxier:
     def _commit_changes(self, programmed: ProgrammedContents[Owner], changes: PendingChanges, now: float) -> bool:
         """Commit the changes; return False if the kernel refuses them, so that a full sync is needed.
 
-        Once the transaction has many rules, the other sticky Service ports are postponed.
+        Once the transaction has many rules, the other sticky Service ports are postponed, except the one that was
+        postponed first: otherwise Service ports that change all the time could go before it forever.
         """
-        changed = (changes.service_ports | self._postponed) - self._quarantine.names()
-        first, *others = split_by_rules({name: self._rules_of(name) for name in changed}, MAX_RULES)
+        changed = changes.service_ports.union(self._postponed) - self._quarantine.names()
+        longest_postponed = next((name for name in self._postponed if name in changed), None)
+        batch, *others = split_by_rules({name: self._rules_of(name) for name in changed}, MAX_RULES)
+        first = batch | ({longest_postponed} if longest_postponed is not None else set())
         node = {SpecialOwner.NODE} if changes.node is not None else set[SpecialOwner]()
         removal_due = now - self._last_sticky_removal >= STICKY_REMOVAL_INTERVAL_SECONDS
         snapshot = TableSnapshot(
@@ -227,13 +231,16 @@ class Proxier:
             self._writer.wide,
             SyncScope.PARTIAL,
             remove_expired_sticky=removal_due,
+            longest_postponed=longest_postponed,
         )
         self._last_sticky_removal = now if removal_due else self._last_sticky_removal
         try:
             postponed = self._commit(snapshot, PreviousContents(programmed), now, MAX_RULES)
         except KernelError:
             return False
-        self._postponed = postponed.union(*others)
+        postponed = postponed.union(*others) - {longest_postponed}
+        waiting = [name for name in self._postponed if name in postponed]
+        self._postponed = (*waiting, *sorted(postponed.difference(waiting)))
         return True
 
     def _rules_of(self, name: ServicePortName) -> int:

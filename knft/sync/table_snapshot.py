@@ -89,6 +89,8 @@ class TableSnapshot(Struct, frozen=True):
     scope: SyncScope = SyncScope.FULL
     remove_expired_sticky: bool = False
     """Whether the sync removes expired records of sticky Service ports."""
+    longest_postponed: ServicePortName | None = None
+    """The Service port that was postponed first; the sync does not postpone it again."""
     holds_removals: bool = False
     """Whether contents that no Service port claims, and records of sticky Service ports, stay as they were found: not
     all objects are known yet."""
@@ -126,9 +128,9 @@ class TableSnapshot(Struct, frozen=True):
     ) -> "TableSnapshot":
         """Return the snapshot for a full sync with incomplete objects.
 
-        With ``keeps_all`` it removes nothing that was found. If the endpoints of a Service port are not known yet,
-        clients still reach those that were found. Of a sticky Service port they would be removed, so its contents do
-        not change. With ``keeps_node``, neither do the node's.
+        With ``keeps_all`` the sync removes nothing that was found. If the endpoints of a Service port are not known
+        yet, clients still reach those that were found. Those of a sticky Service port would be removed, so its contents
+        do not change. With ``keeps_node``, the node's contents do not change either.
         """
         kept: set[Owner] = {name for name in without_endpoints if sticky_hash_id(name) in self.sticky}
         if keeps_node and self._has_node_contents():

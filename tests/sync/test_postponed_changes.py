@@ -1,0 +1,72 @@
+"""Postponed sticky Service ports: neither other Service ports nor the other family keep them waiting."""
+
+from datetime import UTC, datetime
+from typing import NoReturn
+
+import pytest
+
+from knft.errors import KernelError
+from knft.families import Family
+from knft.sync.daemon import Daemon
+from knft.sync.proxier import Proxier
+from knft.sync.report import SyncReport
+from knft.sync.state import ServiceState
+from tests.support.kernel_harness import CONFIG, service, slices
+from tests.support.memory_table import MemoryTable
+from tests.sync.memory_harness import MemoryHarness
+
+NAMES = ("first", "second", "third")
+
+
+@pytest.fixture
+def harness(monkeypatch: pytest.MonkeyPatch) -> MemoryHarness:
+    """Return a harness that has sticky Services, and then has a new endpoint for each."""
+    monkeypatch.setattr("knft.sync.proxier.MAX_RULES", 1)
+    harness = MemoryHarness()
+    harness.sync()
+    for number, name in enumerate(NAMES, 10):
+        harness.apply(service(name, number, sessionAffinity="ClientIP"), *slices(name, [number]))
+    return harness
+
+
+def _names(report: SyncReport) -> set[str]:
+    return {port.name for port in report.changed_service_ports}
+
+
+def test_service_ports_that_change_all_the_time_do_not_keep_others_waiting(harness: MemoryHarness) -> None:
+    """Without a turn of its own, the third Service would be postponed again in each sync."""
+    reports = [harness.sync()]
+    for address in range(20, 23):
+        harness.apply(*slices("first", [address]), *slices("second", [address]))
+        reports.append(harness.sync())
+
+    assert [_names(report) for report in reports] == [
+        {"first"},
+        {"first", "second"},
+        {"first", "third"},
+        {"first", "second"},
+    ]
+    assert reports[-1].is_complete
+    assert harness.differences() == []
+
+
+def test_family_whose_sync_fails_does_not_keep_the_other_waiting(
+    harness: MemoryHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The family that failed is retried later."""
+    attempts: list[Family] = []
+
+    def fail() -> NoReturn:
+        attempts.append(Family.IPV6)
+        msg = "refused"
+        raise KernelError(msg)
+
+    state = ServiceState(Family.IPV6, CONFIG.node_name, datetime(2026, 1, 1, tzinfo=UTC))
+    other = Proxier(Family.IPV6, CONFIG, state, MemoryTable(Family.IPV6), lambda: 0.0)
+    monkeypatch.setattr(other, "sync", fail)
+
+    assert not Daemon((other, harness.proxier), harness.dispatcher).sync()
+
+    assert attempts == [Family.IPV6]
+    assert harness.proxier.is_complete
+    assert harness.differences() == []
