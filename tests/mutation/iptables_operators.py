@@ -280,6 +280,11 @@ FRONTEND_OPERATORS: tuple[Operator[IptablesSave], ...] = (
 FILTER_OPERATORS: tuple[Operator[IptablesSave], ...] = (
     Operator("reject missing", "without endpoints", remove_rule(REJECT_RULES)),
     Operator("reject becomes drop", "dropped instead of rejected", edit_rule(REJECT_RULES, "-j REJECT", "-j DROP")),
+    Operator(
+        "reject with another reply",
+        "prohibited by an administrator",
+        edit_rule(REJECT_RULES, "-j REJECT", "-j REJECT --reject-with icmp-admin-prohibited"),
+    ),
     Operator("reject of another port", "of another port", edit_rule(REJECT_RULES, r"(--dport )(\d+)", increased_by(1))),
     Operator("drop missing", "without local endpoints", remove_rule(DROP_RULES)),
     Operator("drop becomes reject", "rejected instead of dropped", edit_rule(DROP_RULES, "-j DROP", "-j REJECT")),
@@ -311,6 +316,11 @@ GLOBAL_OPERATORS: tuple[Operator[IptablesSave], ...] = (
     Operator("no postrouting", "jump", remove_rule(_jump("nat", "POSTROUTING", "KUBE-POSTROUTING"), of_all=True)),
     Operator("no masquerade", "rule", remove_rule(find("nat", "KUBE-POSTROUTING", "MASQUERADE"), of_all=True)),
     Operator("wrong mark", "set", _edit_every_rule("nat", "KUBE-MARK-MASQ", "0x00004000", "0x00008000")),
+    Operator(
+        "mark overwritten",
+        "all other bits",
+        _edit_every_rule("nat", "KUBE-MARK-MASQ", "--or-mark 0x00004000", "--set-xmark 0x4000/0xffffffff"),
+    ),
     Operator(
         "wrong mark looked for",
         "in postrouting",

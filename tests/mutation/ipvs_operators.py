@@ -40,6 +40,12 @@ def _server(edit: Callable[[str], str], has: str = "") -> Change:
     return change
 
 
+def _other_scheduler(node: IpvsCaptures, random: Random) -> Expectation | None:
+    line = random.choice([line for line in node.virtual_servers() if len(node.real_servers_of(line)) > 1])
+    node.servers[node.servers.index(line)] = line.replace("-s rr", "-s lc")
+    return Expectation(node.services_of_line(line))
+
+
 def _server_missing(node: IpvsCaptures, random: Random) -> Expectation | None:
     line = random.choice(node.virtual_servers())
     for other in (line, *node.real_servers_of(line)):
@@ -191,6 +197,7 @@ OPERATORS: tuple[Operator[IpvsCaptures], ...] = (
     Operator("wrong real port", "by one", _target(_next_port)),
     Operator("wrong weight", "twice the others'", _target(lambda line: line.replace("-w 1", "-w 2"), 2)),
     Operator("weight 0", "the server gets no connections", _target(lambda line: line.replace("-w 1", "-w 0"))),
+    Operator("other scheduler", "the one with the fewest connections", _other_scheduler),
     Operator("virtual server missing", "whole", _server_missing),
     Operator("other persistence", "by a second", _server(lambda line: f"{line}1", " -p ")),
     Operator(
@@ -216,5 +223,10 @@ OPERATORS: tuple[Operator[IpvsCaptures], ...] = (
     Operator("no masquerade", "rule", _rule_missing("nat", "KUBE-POSTROUTING", "random-fully")),
     Operator("no hairpins", "rule", _rule_missing("nat", "KUBE-POSTROUTING", "KUBE-.*LOOP-BACK")),
     Operator("wrong mark", "set", _rule_edited("nat", "KUBE-MARK-MASQ", "0x00004000", "0x00008000")),
+    Operator(
+        "mark overwritten",
+        "all other bits",
+        _rule_edited("nat", "KUBE-MARK-MASQ", "--or-mark 0x00004000", "--set-xmark 0x4000/0xffffffff"),
+    ),
     Operator("no access filter", "jump", _rule_missing("filter", "INPUT", "KUBE-IPVS-FILTER")),
 )
