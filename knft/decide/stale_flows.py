@@ -19,7 +19,7 @@ PackedSocket = bytes
 """An address and a port in network byte order: 6 bytes for IPv4, 18 for IPv6."""
 
 RemovedFrontends = dict[bytes, frozenset[PackedSocket]]
-"""The endpoints that removed frontends had, by key."""
+"""The endpoints that removed frontends had, and those that other frontends lost, by key."""
 
 _PORT_BYTES = 2
 
@@ -98,7 +98,7 @@ class UdpFrontends:
         return dict(self._removed)
 
     def forget(self, removed: RemovedFrontends) -> None:
-        """Forget removed frontends whose entries are deleted, unless they were removed again meanwhile."""
+        """Drop removed frontends whose entries are deleted, unless they were removed again meanwhile."""
         for key, endpoints in removed.items():
             if self._removed.get(key) is endpoints:
                 del self._removed[key]
@@ -126,14 +126,22 @@ class UdpFrontends:
             self._by_endpoint.add(endpoint, name)
         for key in current.keys - previous.keys:
             self._node_ports += self._by_key.add(key, name) and _is_node_port(key)
+        lost = previous.serving - current.serving
+        # Added before the frontend is removed, so that other threads see at least one of both. A frontend that stays
+        # may be removed before the entries of the endpoints that it loses now are deleted.
+        for key in previous.keys:
+            self._add_removed(key, lost if key in current.keys else previous.serving)
         for key in previous.keys - current.keys:
-            # Added before the frontend is removed, so that other threads see at least one of both.
-            if previous.serving:
-                self._removed[key] = self._removed.get(key, frozenset()) | previous.serving
-                self._has_removed_node_ports |= _is_node_port(key)
             self._node_ports -= self._by_key.discard(key, name) and _is_node_port(key)
-        for endpoint in previous.serving - current.serving:
+        for endpoint in lost:
             self._by_endpoint.discard(endpoint, name)
+
+    def _add_removed(self, key: bytes, endpoints: frozenset[PackedSocket]) -> None:
+        if endpoints:
+            before = self._removed.get(key)
+            # A Service with many frontends shares its endpoints among them.
+            self._removed[key] = endpoints if before is None else before | endpoints
+            self._has_removed_node_ports |= _is_node_port(key)
 
     def is_stale(
         self, original_destination: PackedSocket, reply_source: PackedSocket, node_port_addresses: Collection[bytes]
@@ -152,12 +160,14 @@ class UdpFrontends:
         if names is None and original_destination[:-_PORT_BYTES] in node_port_addresses:
             names = self._by_key.names.get(original_destination[-_PORT_BYTES:])
         if names is None:
-            return bool(self._removed) and self._led_to(original_destination, reply_source, node_port_addresses)
+            return bool(self._removed) and self._was_removed_endpoint(
+                original_destination, reply_source, node_port_addresses
+            )
         # The interpreter compares in one step, although another thread may be adding or removing a Service port. It
         # iterates over the smaller set: thousands of Services may claim a frontend, but few have the same endpoint.
         return names.isdisjoint(self._by_endpoint.names.get(reply_source, ()))
 
-    def _led_to(
+    def _was_removed_endpoint(
         self, original_destination: PackedSocket, endpoint: PackedSocket, node_port_addresses: Collection[bytes]
     ) -> bool:
         """Tell whether a removed frontend had this endpoint."""

@@ -125,6 +125,26 @@ def test_flows_of_deleted_service_are_stale_until_it_is_forgotten(original_desti
     assert not frontends.is_stale(original_destination, ENDPOINT, NODE)
 
 
+@pytest.mark.parametrize("original_destination", [*FRONTENDS, NODE_PORT])
+def test_flows_to_endpoints_that_a_service_lost_before_its_deletion_are_stale(original_destination: bytes) -> None:
+    """Their entries may not be deleted yet, for example because they have no reply."""
+    frontends = _udp_frontends(_endpoint("10.244.1.11"), _endpoint("10.244.2.11"))
+    frontends.update(DNS, PORT, [_endpoint("10.244.2.11")])
+    frontends.update(DNS, PORT, ())
+    frontends.update(DNS, None, ())
+    assert frontends.is_stale(original_destination, ENDPOINT, NODE)
+    assert frontends.is_stale(original_destination, OTHER_ENDPOINT, NODE)
+    frontends.forget(frontends.removed())
+    assert not frontends.is_stale(original_destination, ENDPOINT, NODE)
+
+
+def test_removed_frontends_of_a_service_share_its_endpoints() -> None:
+    """A Service may have thousands of both."""
+    frontends = _udp_frontends(_endpoint("10.244.1.11"))
+    frontends.update(DNS, None, ())
+    assert len({id(endpoints) for endpoints in frontends.removed().values()}) == 1
+
+
 def test_frontend_of_another_service_is_not_removed() -> None:
     """A Service that is created again with the same frontend keeps its clients."""
     frontends = _udp_frontends(_endpoint("10.244.1.11"))
