@@ -39,10 +39,12 @@ class PackedArray(Sequence[Target | None]):
         self._decoded: Array | None = None
 
     def _targets(self) -> Array:
-        if self._decoded is None:
-            self._decoded = self._format.decode(self._slots)
+        slots = self._slots  # Read first: another thread may decode them, store the result, and then drop them.
+        decoded = self._decoded
+        if decoded is None:
+            decoded = self._decoded = self._format.decode(slots)
             self._slots = b""
-        return self._decoded
+        return decoded
 
     def __eq__(self, other: object) -> bool:
         """Compare with another array, packed or not."""

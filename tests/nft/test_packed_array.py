@@ -2,6 +2,7 @@
 
 import socket
 import struct
+from functools import partial
 
 import pytest
 
@@ -48,3 +49,17 @@ def test_slice_of_a_packed_array_is_a_tuple_of_targets() -> None:
     packed = _packed(FIRST, None, SECOND)
     assert packed[0] == FIRST
     assert packed[1:] == (None, SECOND)
+
+
+def test_two_threads_may_decode_an_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The audit compares arrays while a sync does: here it decodes one while the sync begins to."""
+    packed, decode, audits = _packed(FIRST), SlotFormat.decode, [lambda: tuple(packed)]
+
+    def decode_after_audit(slot_format: SlotFormat) -> object:
+        if audits:
+            audits.pop()()
+        return partial(decode, slot_format)
+
+    monkeypatch.setattr(SlotFormat, "decode", property(decode_after_audit))
+    assert tuple(packed) == (FIRST,)
+    assert tuple(packed) == (FIRST,)
