@@ -14,11 +14,11 @@ from tests.cluster.build import programs
 from tests.cluster.setup_error import SetupError
 from tests.parity.faults import FAULTS, MAX_SEEDS
 from tests.parity.random_cluster import History, manifests, random_history
-from tests.parity.seed_run import COMPARISONS, Lane, Problem
+from tests.parity.seed_run import COMPARISONS, Problem, Testbed
 from tests.parity.shrink import MAX_RUNS, shrink
 from tests.support.privilege import PrivilegeError, ensure_namespaces
 
-_DEFAULT_SEEDS = 4
+_DEFAULT_SEEDS = 8
 _SHOWN = 12
 
 
@@ -30,48 +30,48 @@ def main() -> None:
         release = programs().release
     except (PrivilegeError, SetupError) as error:
         sys.exit(f"test-parity: {error}")
-    _say(f"kube-proxy {release}")
-    with tempfile.TemporaryDirectory() as folder, Lane(Path(folder)) as lane:
+    _print(f"kube-proxy {release}")
+    with tempfile.TemporaryDirectory() as folder, Testbed(Path(folder)) as testbed:
         if given.broken:
-            lane.nodes.knft.command = _broken_knft(given.broken)
-        problem = _run_faults(lane, given) if given.faults is not None else _run_seeds(lane, given)
-        _say(str(lane.counts))
+            testbed.nodes.knft.command = _broken_knft(given.broken)
+        problem = _run_faults(testbed, given) if given.faults is not None else _run_seeds(testbed, given)
+        _print(str(testbed.counts))
     if problem:
         sys.exit(f"test-parity: {problem}")
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(f"test-parity: {text}", flush=True)
 
 
-def _run_seeds(lane: Lane, given: argparse.Namespace) -> str:
+def _run_seeds(testbed: Testbed, given: argparse.Namespace) -> str:
     """Run the seeds; return what is wrong, "" for nothing."""
     seeds = [given.seed] if given.seed is not None else list(range(1, given.seeds + 1))
-    failed = [seed for seed in seeds if not _passes(lane, seed, given)]
+    failed = [seed for seed in seeds if not _passes(testbed, seed, given)]
     return f"{len(failed)} of {len(seeds)} seeds differ" if failed else ""
 
 
-def _passes(lane: Lane, seed: int, given: argparse.Namespace) -> bool:
+def _passes(testbed: Testbed, seed: int, given: argparse.Namespace) -> bool:
     history = random_history(seed, given.changes, given.services)
-    problems = lane.run(history, tuple(given.only or COMPARISONS))
+    problems = testbed.run(history, tuple(given.only or COMPARISONS))
     if not problems:
-        _say(f"seed {seed}: equal")
+        _print(f"seed {seed}: equal")
         return True
-    _say(f"seed {seed}: {_text(problems)}")
-    _say(f"to run this seed alone: make test-parity ARGS='--seed {seed} --changes {given.changes}"
+    _print(f"seed {seed}: {_text(problems)}")
+    _print(f"to run this seed alone: make test-parity ARGS='--seed {seed} --changes {given.changes}"
          f" --services {given.services} --only {problems[0].comparison}'")  # fmt: skip
-    _shrink(lane, history, problems, given.shrink_runs)
+    _shrink(testbed, history, problems, given.shrink_runs)
     return False
 
 
-def _shrink(lane: Lane, history: History, problems: Sequence[Problem], max_runs: int) -> None:
+def _shrink(testbed: Testbed, history: History, problems: Sequence[Problem], max_runs: int) -> None:
     """Print the smallest cluster found that still differs in the same comparison."""
     comparison = problems[0].comparison
     until = msgspec.structs.replace(history, clusters=history.clusters[: problems[0].change + 1])
     latest = list(problems)
 
     def differs(candidate: History) -> bool:
-        found = lane.run(candidate, (comparison,))
+        found = testbed.run(candidate, (comparison,))
         if found:
             latest[:] = found
         return bool(found)
@@ -79,32 +79,32 @@ def _shrink(lane: Lane, history: History, problems: Sequence[Problem], max_runs:
     smallest = shrink(until, differs, max_runs)
     if smallest == until:
         return
-    _say(f"a smaller cluster that differs, after {len(smallest.clusters) - 1} changes: {_text(latest)}")
+    _print(f"a smaller cluster that differs, after {len(smallest.clusters) - 1} changes: {_text(latest)}")
     print(f"flags: {' '.join(smallest.settings.flags)}")
     for cluster in smallest.clusters:
         # JSON first: msgspec's values and shared lists would become tags and anchors.
         print(yaml.safe_dump_all(json.loads(json.dumps(manifests(cluster)))), flush=True)
 
 
-def _run_faults(lane: Lane, given: argparse.Namespace) -> str:
+def _run_faults(testbed: Testbed, given: argparse.Namespace) -> str:
     """Run seeds with each fault until one differs; return the faults that are not found, "" for none."""
     chosen = given.faults or list(FAULTS)
-    return ", ".join(f"fault {name!r} is not found" for name in chosen if not _is_found(lane, name, given))
+    return ", ".join(f"fault {name!r} is not found" for name in chosen if not _is_found(testbed, name, given))
 
 
-def _is_found(lane: Lane, name: str, given: argparse.Namespace) -> bool:
-    usual, lane.nodes.knft.command = lane.nodes.knft.command, _broken_knft(name)
+def _is_found(testbed: Testbed, name: str, given: argparse.Namespace) -> bool:
+    usual, testbed.nodes.knft.command = testbed.nodes.knft.command, _broken_knft(name)
     try:
         for seed in range(1, MAX_SEEDS + 1):
-            problems = lane.run(random_history(seed, given.changes, given.services), ("packets",))
+            problems = testbed.run(random_history(seed, given.changes, given.services), ("packets",))
             if problems:
                 where = f"seed {seed}, after {problems[0].change} changes, {len(problems)} packets"
-                _say(f"fault {name!r} ({FAULTS[name].description}): found by {where}, such as {problems[0].text}")
+                _print(f"fault {name!r} ({FAULTS[name].description}): found by {where}, such as {problems[0].text}")
                 return True
-        _say(f"fault {name!r} ({FAULTS[name].description}): not found by {MAX_SEEDS} seeds")
+        _print(f"fault {name!r} ({FAULTS[name].description}): not found by {MAX_SEEDS} seeds")
         return False
     finally:
-        lane.nodes.knft.command = usual
+        testbed.nodes.knft.command = usual
 
 
 def _broken_knft(name: str) -> tuple[str, ...]:

@@ -23,14 +23,14 @@ from tests.support.lab import plan
 from tests.support.waiting import wait_until
 
 _FIRST_CLIENT_PORT = 10000
-_PATIENCE = 10.0
-"""Seconds to wait until all nodes have deleted the same entries: knft deletes those without a reply a second later."""
+_TIMEOUT = 10.0
+"""Seconds to wait until all nodes have deleted the same entries: knft deletes entries without a reply after 1 s."""
 SCALED_TO_ZERO = "a Service scaled to zero: knft deletes its entries, kube-proxy 1.36 keeps them"
 """The only exception (docs/behaviour/conntrack.md#stale-udp-entries)."""
 
 
 class _Flow(NamedTuple):
-    """What an entry stands for: a Service's number and port name, a frontend, and an endpoint."""
+    """The origin of an entry: a Service's number and port name, a frontend, and an endpoint."""
 
     service: int
     port: str
@@ -103,7 +103,7 @@ class FlowComparison:
             wait_until(lambda node=node: self._is_cleaned(node), message, self._nodes.check, interval=0.05)  # type: ignore[misc]
         compared = self._compared(after)
         try:
-            wait_until(lambda: not self._different(compared), "", timeout=_PATIENCE, interval=0.1)
+            wait_until(lambda: not self._different(compared), "", timeout=_TIMEOUT, interval=0.1)
         except AssertionError:
             return self._different(compared)
         return []

@@ -18,8 +18,8 @@ _MAX_ROUNDS = 250
 _ROUNDS_BY_RESULT = 25
 """Rounds for each different result, after which all have been seen: one is missed with probability e^-25."""
 _REFUSAL_ROUNDS = 8
-"""Rounds after which a packet that is refused on one node only is dialled again with more patience."""
-_SILENCES = (0.15, 1.0, 3.0)
+"""Rounds after which a packet that is refused on one node only is sent again with a longer timeout."""
+_DROP_TIMEOUTS = (0.15, 1.0, 3.0)
 """Seconds without an answer that count as a drop: a packet differs only if it does with the longest time too."""
 _ANY_SERVER = "one server for each client"
 
@@ -50,40 +50,40 @@ class Observations:
         self._results: dict[str, list[set[Result]]] = {node.name: [set() for _ in targets] for node in self._nodes}
 
     def observe(self, may_differ: Callable[[ParityNode, Target], bool]) -> None:
-        """Dial until each packet has equal results everywhere, except where ``may_differ``, or long enough."""
+        """Send packets until each has equal results on all nodes, except where ``may_differ``, or up to the limits."""
         pending = list(range(len(self._targets)))
-        for silence in _SILENCES:
+        for drop_timeout in _DROP_TIMEOUTS:
             for number in pending:
                 for results in self._results.values():
                     results[number].clear()
-            unequal = self._dial_until_equal(pending, silence, may_differ)
-            # More patience gives no other result if all packets were answered.
+            unequal = self._dial_until_equal(pending, drop_timeout, may_differ)
+            # If all packets were answered, a longer timeout does not change the results.
             pending = [number for number in unequal if any(self._refusals_of(number))]
 
     def _dial_until_equal(
-        self, pending: list[int], silence: float, may_differ: Callable[[ParityNode, Target], bool]
+        self, pending: list[int], drop_timeout: float, may_differ: Callable[[ParityNode, Target], bool]
     ) -> list[int]:
         unequal: list[int] = []
         for count in range(1, _MAX_ROUNDS + 1):
             if not pending:
                 break
-            self._dial(pending, silence)
+            self._dial(pending, drop_timeout)
             rest = []
             for number in pending:
                 if self._is_equal(number, may_differ):
                     if count < _MIN_ROUNDS and self._is_answered(number):
                         rest.append(number)
-                elif self._is_hopeless(number, count, may_differ):
+                elif self._cannot_become_equal(number, count, may_differ):
                     unequal.append(number)
                 else:
                     rest.append(number)
             pending = rest
         return [*unequal, *pending]
 
-    def _dial(self, numbers: Sequence[int], silence: float) -> None:
+    def _dial(self, numbers: Sequence[int], drop_timeout: float) -> None:
         targets = [self._targets[number] for number in numbers]
         with ThreadPoolExecutor(len(self._nodes)) as threads:
-            found = list(threads.map(lambda node: dial_all(node.lab, targets, silence), self._nodes))
+            found = list(threads.map(lambda node: dial_all(node.lab, targets, drop_timeout), self._nodes))
         for node, results in zip(self._nodes, found, strict=True):
             for number, result in zip(numbers, results, strict=True):
                 self._results[node.name][number].add(result)
@@ -94,8 +94,8 @@ class Observations:
             self._comparable(node, number) == expected or may_differ(node, self._targets[number]) for node in self._left
         )
 
-    def _is_hopeless(self, number: int, count: int, may_differ: Callable[[ParityNode, Target], bool]) -> bool:
-        """Tell whether more rounds would not make the results of a packet equal."""
+    def _cannot_become_equal(self, number: int, count: int, may_differ: Callable[[ParityNode, Target], bool]) -> bool:
+        """Tell whether the results of a packet would stay different in further rounds."""
         different = set[Result]().union(*(results[number] for results in self._results.values()))
         return (count >= _REFUSAL_ROUNDS and self._differs_in_refusals(number, may_differ)) or (
             count >= _ROUNDS_BY_RESULT * max(2, len(different))

@@ -24,8 +24,8 @@ _MAX_ANSWER = 1024
 _MAX_AT_ONCE = 400
 _SO_RCVBUFFORCE = 33
 _RAW_BUFFER = 1 << 21
-SILENCE = 0.15
-"""Seconds without an event after which the packets that are left count as dropped."""
+DROP_TIMEOUT = 0.15
+"""Seconds without an event after which the remaining packets count as dropped."""
 
 
 class Target(NamedTuple):
@@ -43,7 +43,7 @@ class Target(NamedTuple):
         return socket.AF_INET6 if ":" in self.address else socket.AF_INET
 
     def __str__(self) -> str:
-        """Return a description, which ``curl`` and ``nc`` users can read."""
+        """Return a description in the notation of ``curl``."""
         where = f"[{self.address}]" if ":" in self.address else self.address
         source = f" ({self.source})" if self.source else ""
         return f"{self.client}{source} to {where}:{self.port}/{self.protocol}"
@@ -54,12 +54,12 @@ Result = str
 REJECTED, RESET, DROPPED = "rejected", "reset", "dropped"
 
 
-def dial_all(lab: Lab, targets: Sequence[Target], silence: float = SILENCE) -> list[Result]:
+def dial_all(lab: Lab, targets: Sequence[Target], drop_timeout: float = DROP_TIMEOUT) -> list[Result]:
     """Send one packet to each target, from a new port each; return their results in order."""
     found: list[Result] = []
     for first in range(0, len(targets), _MAX_AT_ONCE):
         with _Batch(lab, targets[first : first + _MAX_AT_ONCE]) as batch:
-            found += batch.results(silence)
+            found += batch.results(drop_timeout)
     return found
 
 
@@ -113,10 +113,10 @@ class _Batch:
                 opened.send(b"?")
         self._poll.register(opened.fileno(), select.EPOLLIN)
 
-    def results(self, silence: float) -> list[Result]:
-        """Return the results; packets without one after ``silence`` seconds without any event are dropped."""
+    def results(self, drop_timeout: float) -> list[Result]:
+        """Return the results; packets without one after ``drop_timeout`` seconds without any event are dropped."""
         last = time.monotonic()
-        while len(self._found) < len(self._targets) and (left := last + silence - time.monotonic()) > 0:
+        while len(self._found) < len(self._targets) and (left := last + drop_timeout - time.monotonic()) > 0:
             events = self._poll.poll(left)
             if not events:
                 continue

@@ -1,4 +1,4 @@
-"""Ten faults of knft, each in another part of its behaviour: the lane has to find each of them within MAX_SEEDS seeds.
+"""Ten faults of knft, each in another part of its behaviour: the test must find each of them within MAX_SEEDS seeds.
 
 ``faulty_knft`` runs knft with one of them, by replacing a function before the modules that use it are loaded; knft
 itself has no switch for that.

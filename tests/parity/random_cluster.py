@@ -1,7 +1,7 @@
 """Random clusters and their changes: a seed gives a list of clusters, each a small change of the one before.
 
-A cluster is a ``Cluster`` of traits, so that ``shrink`` can take parts of it away; ``manifests`` writes its objects as
-an API server accepts them.
+A ``Cluster`` consists of simple structs, so that ``shrink`` can remove parts of it; ``manifests`` returns its objects
+as an API server accepts them.
 """
 
 from collections.abc import Iterator

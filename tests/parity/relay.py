@@ -1,6 +1,6 @@
 """Relays connections from a port of one network namespace's loopback to the same port of another's.
 
-Three nodes reach one API server with it, without another interface or address that a proxy would see.
+It connects three nodes to one API server, without another interface or address that a proxy would see.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Looks for a smaller history that still differs: fewer clusters, Services, slices, endpoints and unusual fields."""
+"""Finds a smaller history that still differs: fewer clusters, Services, slices, endpoints and unusual fields."""
 
 from collections.abc import Callable, Iterator
 

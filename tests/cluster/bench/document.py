@@ -22,7 +22,7 @@ from tests.cluster.bench.figures import (
     shown_figures,
 )
 from tests.cluster.bench.proxy_names import PROXY_NAMES
-from tests.cluster.bench.table import NOTHING, cells, spoken_size, tables
+from tests.cluster.bench.table import NOTHING, cells, size_text, tables
 
 ROOT = Path(__file__).parents[3]
 RESULTS_FILE = "cluster.json"
@@ -65,7 +65,7 @@ def readme_lines(results: Results) -> Iterator[str]:
         for size in sizes:
             shown = tuple(cells(results, figure, size, proxies))
             if set(shown) != {NOTHING} and figure in shown_figures(results, size):
-                yield f"| {spoken_size(size)} | {figure.label}, {figure.unit} | {' | '.join(shown)} |"
+                yield f"| {size_text(size)} | {figure.label}, {figure.unit} | {' | '.join(shown)} |"
 
 
 def performance_lines(results: Results) -> Iterator[str]:

@@ -133,7 +133,7 @@ class ProxyMeasurement:
         return {"cpu_ms": found["cpu_s"] * 1000, "in_force_ms": found["in_force_s"] * 1000}
 
     def _bulk(self) -> dict[str, float]:
-        """Replace 200 endpoints at once, of as many Services if there are so many."""
+        """Replace 200 endpoints at once, one of each Service if there are 200 Services."""
         return self._replaced(_BULK)
 
     def _replaced(self, total: int) -> dict[str, float]:

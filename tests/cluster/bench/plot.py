@@ -7,7 +7,7 @@ from tests.bench.results import Results
 from tests.cluster.bench.figures import CHANGE_CPU, CHANGE_P50, MEMORY_SETTLED, START_CPU, Figure
 from tests.cluster.bench.proxy_names import IPTABLES, KNFT, LEGACY, NFTABLES, PROXY_NAMES
 from tests.cluster.bench.sizes import size_named
-from tests.cluster.bench.table import spoken_size
+from tests.cluster.bench.table import size_text
 
 _COLOURS = {KNFT: "#0b6e4f", NFTABLES: "#c0392b", IPTABLES: "#5d6d7e", LEGACY: "#aab7b8"}
 
@@ -36,7 +36,7 @@ def _lines(axes: Any, results: Results, shown: Figure) -> None:
         if points:
             axes.plot(*zip(*points, strict=True), color=_COLOURS[proxy], marker="o", label=proxy)
     axes.set(title=f"{shown.label}, {shown.unit}", xscale="log", yscale="log", xlabel="Services x endpoints")
-    axes.set_xticks(list(sizes.values()), [spoken_size(name) for name in sizes])
+    axes.set_xticks(list(sizes.values()), [size_text(name) for name in sizes])
     axes.minorticks_off()
     axes.yaxis.set_major_formatter("{x:g}")
     axes.grid(visible=True, alpha=0.3)

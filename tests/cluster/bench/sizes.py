@@ -49,8 +49,8 @@ class Repetitions(Struct, frozen=True):
 class BenchPlan(Struct, frozen=True):
     """The repetitions of each measurement.
 
-    A proxy that is not ready after ``ready_seconds`` is not measured further. ``connections`` are opened to Services
-    all over the cluster.
+    A proxy that is not ready after ``ready_seconds`` is not measured further. ``connections`` is the number of
+    connections to Services spread over the cluster.
     """
 
     starts: Repetitions = Repetitions(3, 45.0)

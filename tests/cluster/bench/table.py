@@ -20,7 +20,7 @@ def tables(results: Results) -> Iterator[str]:
     for size in results.shapes():
         measured = {record.proxy for record in results.records if record.shape == size}
         proxies = tuple(name for name in PROXY_NAMES if name in measured)
-        yield from (f"| {spoken_size(size)} | {' | '.join(proxies)} |", f"| --- |{' --- |' * len(proxies)}")
+        yield from (f"| {size_text(size)} | {' | '.join(proxies)} |", f"| --- |{' --- |' * len(proxies)}")
         figures = shown_figures(results, size)
         for figure in figures:
             yield f"| {figure.label}, {figure.unit} | {' | '.join(cells(results, figure, size, proxies))} |"
@@ -32,8 +32,8 @@ def tables(results: Results) -> Iterator[str]:
                 yield from (f"{proxy}: {note}.", "")
 
 
-def spoken_size(name: str) -> str:
-    """Return the name of a size, such as ``10000x10``, for people."""
+def size_text(name: str) -> str:
+    """Return the name of a size, such as ``10000x10``, as ``10 000`` and ``10`` with a multiplication sign."""
     services, _, endpoints = name.partition("x")
     return f"{int(services):,} \N{MULTIPLICATION SIGN} {endpoints}".replace(",", " ")
 

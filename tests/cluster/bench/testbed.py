@@ -63,17 +63,17 @@ class Testbed:
         return self.connections.endpoint(cluster_ip(index), PORT)
 
     def wrong_services(self) -> list[int]:
-        """Connect to each Service; return those that no endpoint of theirs answers."""
+        """Connect to each Service; return those for which none of their endpoints answers."""
         numbers = self.endpoints.numbers
         return [index for index in range(self.endpoints.services) if self.answering(index) not in numbers(index)]
 
     def dial_services(self, count: int) -> tuple[list[float], list[float]]:
-        """Return the seconds of connections to Services all over the cluster, and of as many to their endpoints."""
+        """Return the seconds of connections to Services spread over the cluster, and of as many to their endpoints."""
         indexes = spread(self.endpoints.services, 100)
         through = [(cluster_ip(index), PORT) for index in indexes]
         direct = [(address(self.endpoints.numbers(index)[0]), TARGET_PORT) for index in indexes]
         found: tuple[list[float], list[float]] = ([], [])
-        # In turn, so that other load of the machine affects both.
+        # Alternately, so that other load of the machine affects both.
         for _ in range(max(1, count // len(indexes))):
             found[0].extend(self.connections.dial(through))
             found[1].extend(self.connections.dial(direct))

@@ -1,7 +1,7 @@
 """XtablesWatch: finds the time at which the addresses of new endpoints are in legacy iptables' table nat.
 
-The kernel notifies nobody of changes of these tables. So a thread asks for the table's size every two milliseconds,
-and reads the whole table if that has changed, and from time to time.
+The kernel sends no notifications about these tables. So a thread polls the table's size every two milliseconds, and
+reads the whole table if the size has changed, and from time to time.
 """
 
 import ctypes
@@ -26,7 +26,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class XtablesWatch:
-    """A context manager, which looks in a thread of its own until all endpoints were added."""
+    """A context manager, which polls in a thread of its own until all endpoints were added."""
 
     def __init__(self, namespace: Namespace, numbers: Iterable[int]) -> None:
         """Take the numbers of endpoints that are not in the rules yet."""
@@ -36,7 +36,7 @@ class XtablesWatch:
         self._is_closed = False
 
     def __enter__(self) -> Self:
-        """Start to look."""
+        """Start to poll."""
         with self._namespace.entered():
             self._socket = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
         self._thread = threading.Thread(target=self._look, name="xtables-watch")
