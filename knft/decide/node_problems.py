@@ -82,5 +82,5 @@ def shown_first(texts: Collection[str], not_given: int = 0) -> str:
 
 def _usable_text(family: Family, local_addresses: Iterable[str]) -> str:
     """Return a description of the machine's addresses of one family that other machines can reach."""
-    usable = addresses.usable_by_others(local_addresses, family)
+    usable = addresses.reachable_addresses(local_addresses, family)
     return f"; the {family.value} addresses of this machine are {shown_first(usable)}" if usable else ""

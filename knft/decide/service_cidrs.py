@@ -20,12 +20,12 @@ def find_conflicts(
     node_ip: str | None,
     local_addresses: Iterable[str],
 ) -> dict[str, str]:
-    """Return the CIDRs of ``family`` that contain other addresses than cluster IPs, and which, for a message.
+    """Return the CIDRs of ``family`` that contain addresses of the node or of pods, with descriptions of the conflicts.
 
-    ``node_ip`` is the node's address. If there is none, ``local_addresses`` count, the addresses of the machine's
-    interfaces; otherwise they do not, because a machine may have a cluster IP, such as a DNS cache's.
+    ``node_ip`` is the node's address. Only if there is none, ``local_addresses``, the addresses of the machine's
+    interfaces, are checked instead: an interface may have a cluster IP, such as that of a DNS cache.
     """
-    own = [node_ip] if node_ip is not None else addresses.usable_by_others(local_addresses, family)
+    own = [node_ip] if node_ip is not None else addresses.reachable_addresses(local_addresses, family)
     listed = node.spec.pod_cidrs if node is not None and node.spec is not None else None
     pod_cidrs = addresses.networks_of_family(listed or (), family)
     cluster_cidr = config.cluster_cidr(family)
@@ -39,6 +39,6 @@ def find_conflicts(
 def _conflicts(cidr: str, own: Iterable[str], pod_cidrs: Iterable[str], cluster_cidr: str | None) -> Iterator[str]:
     yield from (f"contains the node's address {address}" for address in own if addresses.contains(cidr, address))
     yield from (f"overlaps the node's pod CIDR {pods}" for pods in pod_cidrs if addresses.overlaps(cidr, pods))
-    # The other way round is possible: kube-controller-manager gives nodes no pod CIDR in its Service CIDR.
+    # The cluster CIDR may contain the Service CIDR: kube-controller-manager then gives nodes no pod CIDR in it.
     if cluster_cidr is not None and addresses.contains_network(cidr, cluster_cidr):
         yield f"contains the cluster CIDR {cluster_cidr}"

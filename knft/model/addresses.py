@@ -41,7 +41,7 @@ def parse_address(text: str) -> tuple[Family, str] | None:
 def canonical_text(text: str) -> str:
     """Return the canonical text of an address, and any other text as it is.
 
-    Unlike ``parse_address`` it stores no result, for addresses of which there are hundreds of thousands.
+    Unlike ``parse_address`` it caches no result, because there may be hundreds of thousands of addresses.
     """
     if _CANONICAL_IPV4.fullmatch(text):
         return text
@@ -119,7 +119,7 @@ def is_link_local(address: str) -> bool:
     return ipaddress.ip_address(address).is_link_local
 
 
-def usable_by_others(texts: Iterable[str], family: Family) -> tuple[str, ...]:
+def reachable_addresses(texts: Iterable[str], family: Family) -> tuple[str, ...]:
     """Return the canonical addresses of ``family`` in ``texts`` that other machines can reach, in order."""
     return tuple(text for text in of_family(texts, family) if not is_loopback(text) and not is_link_local(text))
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from knft.config import Config
-from knft.decide.frontend_addresses import other_use
+from knft.decide.address_conflicts import address_conflict
 from knft.families import Family
 from knft.kernel.ownership import Ownership
 from knft.kernel.process import WorkerProcess
@@ -98,10 +98,10 @@ def _daemon(
     def slices_of(service: NamespacedName) -> Iterator[EndpointSlice]:
         return itertools.chain.from_iterable(state.slices(service) for state in states)
 
-    def use_of(address: str) -> str:
-        return other_use(address, config, dispatcher.node)
+    def conflict_of(address: str) -> str:
+        return address_conflict(address, config, dispatcher.node)
 
-    warnings = ServiceWarnings(ServiceProblems(slices_of, use_of)) if is_live else None
+    warnings = ServiceWarnings(ServiceProblems(slices_of, conflict_of)) if is_live else None
     dispatcher = Dispatcher(config, states, warnings)
     # Flags describe the node too, even if no Node object ever arrives.
     dispatcher.refresh_node()

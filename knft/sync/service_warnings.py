@@ -10,11 +10,11 @@ from knft.model.objects import EndpointSlice, Service
 from knft.sync.log_summary import summarize
 from knft.track.service_problems import (
     GRACE_SECONDS,
+    AddressConflict,
     MissingPorts,
     MissingSlices,
     ServiceProblem,
     ServiceProblems,
-    TakenAddress,
 )
 
 log = logging.getLogger("knft")
@@ -57,7 +57,7 @@ class ServiceWarnings:
         for kind, subject in (
             (MissingSlices, "Services have no EndpointSlice"),
             (MissingPorts, "Services have a port that no EndpointSlice has"),
-            (TakenAddress, "Services have an external IP or load balancer IP of the node or of pods"),
+            (AddressConflict, "Services have an external IP or load balancer IP of the node or of pods"),
         ):
             found = [problem for problem in due if isinstance(problem, kind)]
             if found:

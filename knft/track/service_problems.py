@@ -1,7 +1,7 @@
 """ServiceProblems: probable mistakes of Services.
 
 These are Services that no EndpointSlice serves (docs/behaviour/tracking.md#unserved-services), and frontends with
-addresses of the node or of pods (docs/behaviour/tracking.md#taken-addresses).
+addresses of the node or of pods (docs/behaviour/tracking.md#address-conflicts).
 """
 
 import itertools
@@ -19,7 +19,7 @@ GRACE_SECONDS = 60.0
 
 _MAX_PORTS = 3
 _MAX_ADDRESSES = 100
-"""How many external IPs and load balancer IPs of a Service are looked at."""
+"""How many external IPs and load balancer IPs of a Service are checked."""
 
 
 class MissingSlices(Struct, frozen=True):
@@ -52,22 +52,22 @@ class MissingPorts(Struct, frozen=True):
         )
 
 
-class TakenAddress(Struct, frozen=True):
-    """A Service with an external IP or load balancer IP that is something else too, which ``use`` tells."""
+class AddressConflict(Struct, frozen=True):
+    """A Service with an external IP or load balancer IP of the node or of a pod; ``conflict`` describes which."""
 
     service: NamespacedName
     address: str
-    use: str
+    conflict: str
 
     def __str__(self) -> str:
         """Return a log message."""
         return (
-            f"Service {self.service} has the external IP or load balancer IP {self.address}, which is {self.use}; "
+            f"Service {self.service} has the external IP or load balancer IP {self.address}, which is {self.conflict}; "
             "connections to the Service's ports at this address go to its endpoints"
         )
 
 
-ServiceProblem = MissingSlices | MissingPorts | TakenAddress
+ServiceProblem = MissingSlices | MissingPorts | AddressConflict
 _ProblemKey = tuple[type[ServiceProblem], NamespacedName]
 
 
@@ -80,14 +80,15 @@ class ServiceProblems:
     def __init__(
         self,
         slices_of: Callable[[NamespacedName], Iterable[EndpointSlice]],
-        use_of: Callable[[str], str] = lambda _: "",
+        conflict_of: Callable[[str], str] = lambda _: "",
     ) -> None:
         """``slices_of`` returns the EndpointSlices of a Service in all families.
 
-        ``use_of`` returns what an address is that no Service should have, "" for other addresses.
+        ``conflict_of`` describes an address that no Service should have, such as "the node's address"; it returns ""
+        for other addresses.
         """
         self._slices_of = slices_of
-        self._use_of = use_of
+        self._conflict_of = conflict_of
         self._services: dict[NamespacedName, Service] = {}
         self._changed: dict[NamespacedName, None] = {}
         self._since: dict[_ProblemKey, float] = {}
@@ -114,7 +115,7 @@ class ServiceProblems:
         for name in list(itertools.islice(self._changed, limit)):
             del self._changed[name]
             problems = {type(problem) for problem in self._problems(name)}
-            for kind in (MissingSlices, MissingPorts, TakenAddress):
+            for kind in (MissingSlices, MissingPorts, AddressConflict):
                 key = (kind, name)
                 if kind not in problems:
                     self._since.pop(key, None)
@@ -160,13 +161,13 @@ class ServiceProblems:
         missing = tuple(port for port in required if port not in found)
         if used and missing:
             yield MissingPorts(name, missing, tuple(sorted(found)))
-        yield from self._taken_address(name, service)
+        yield from self._address_conflict(name, service)
 
-    def _taken_address(self, name: NamespacedName, service: Service) -> Iterator[TakenAddress]:
+    def _address_conflict(self, name: NamespacedName, service: Service) -> Iterator[AddressConflict]:
         """Yield the first problem of the Service's addresses."""
         for address in itertools.islice(_external_addresses(service), _MAX_ADDRESSES):
-            if use := self._use_of(address):
-                yield TakenAddress(name, address, use)
+            if conflict := self._conflict_of(address):
+                yield AddressConflict(name, address, conflict)
                 return
 
 

@@ -206,14 +206,14 @@ def test_addresses_of_the_node_and_of_pods_are_reported_once() -> None:
     assert problems.take_due(120, 1000) is None
 
 
-def test_only_the_first_addresses_of_a_service_are_looked_at() -> None:
+def test_only_the_first_addresses_of_a_service_are_checked() -> None:
     asked: list[str] = []
 
-    def use_of(address: str) -> str:
+    def conflict_of(address: str) -> str:
         asked.append(address)
         return ""
 
-    problems = ServiceProblems(lambda _: (), use_of)
+    problems = ServiceProblems(lambda _: (), conflict_of)
     problems.record(None, service("web", external_ips=tuple(f"203.0.{third}.1" for third in range(250))))
     # The API server and manifests may leave out the status.
     problems.record(None, structs.replace(service("none", type="LoadBalancer"), status=None))

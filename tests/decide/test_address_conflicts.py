@@ -1,9 +1,9 @@
-"""External IPs that are addresses of the node or of pods (docs/behaviour/tracking.md#taken-addresses)."""
+"""External IPs that are addresses of the node or of pods (docs/behaviour/tracking.md#address-conflicts)."""
 
 import pytest
 
 from knft.config import Config
-from knft.decide.frontend_addresses import other_use
+from knft.decide.address_conflicts import address_conflict
 from knft.model.objects import Node, NodeAddress, NodeSpec, NodeStatus, ObjectMeta
 
 NODE = Node(
@@ -26,9 +26,9 @@ CONFIG = Config("node-1", node_ips=("192.0.2.12",), cluster_cidrs=("10.244.0.0/1
         ("fd00:10:244:1::7", "in the pod CIDR fd00:10:244:1::/64"),
     ],
 )
-def test_addresses_of_the_node_and_of_pods_are_told(address: str, use: str) -> None:
-    assert other_use(address, CONFIG, NODE) == use
+def test_addresses_of_the_node_and_of_pods_conflict(address: str, use: str) -> None:
+    assert address_conflict(address, CONFIG, NODE) == use
 
 
-def test_nothing_is_known_without_node_and_flags() -> None:
-    assert other_use("192.0.2.11", Config("node-1"), None) == ""
+def test_no_address_conflicts_without_node_and_flags() -> None:
+    assert address_conflict("192.0.2.11", Config("node-1"), None) == ""

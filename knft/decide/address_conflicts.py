@@ -1,4 +1,4 @@
-"""Tells what else an external IP or load balancer IP is (docs/behaviour/tracking.md#taken-addresses)."""
+"""Finds external IPs and load balancer IPs of the node or of pods (docs/behaviour/tracking.md#address-conflicts)."""
 
 from knft.config import Config
 from knft.decide.node import node_addresses
@@ -6,10 +6,10 @@ from knft.model import addresses
 from knft.model.objects import Node
 
 
-def other_use(address: str, config: Config, node: Node | None) -> str:
-    """Return that a canonical address is the node's or in a range of pods, "" if it is neither.
+def address_conflict(address: str, config: Config, node: Node | None) -> str:
+    """Return a description if a canonical address is the node's or in a range of pods, "" if it is neither.
 
-    Addresses of interfaces do not count: a machine may announce an address of a Service.
+    Addresses of interfaces do not conflict: a machine may announce an address of a Service.
     """
     parsed = addresses.parse_address(address)
     if parsed is None:
