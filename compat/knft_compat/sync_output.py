@@ -53,7 +53,7 @@ class Sysctls(Struct, frozen=True, tag="sysctls"):
 class SyncOutput(Struct, frozen=True):
     """The parts of one family, in the order in which kube-proxy runs the tools.
 
-    ``warnings`` name what kube-proxy leaves out with an error in its log.
+    ``warnings`` name the entries that kube-proxy leaves out with an error in its log.
     """
 
     backend: str

@@ -1,4 +1,4 @@
-"""LineLimit: limits the warnings of one kind, so that a mistake in many objects does not fill the log.
+"""LineLimit: limits the warnings and errors of one kind, so that a mistake in many objects does not fill the log.
 
 See docs/operations/index.md#logs.
 """

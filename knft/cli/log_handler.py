@@ -41,13 +41,13 @@ class LogHandler(logging.Handler):
             self.handleError(record)
 
     def _is_admitted(self, record: logging.LogRecord) -> bool:
-        """Return whether to log a record: only so many warnings and errors of one place in the code."""
+        """Return whether to log a record: the number of warnings and errors of one place in the code is limited."""
         if record.levelno < logging.WARNING:
             return True
         place = (record.pathname, record.lineno)
         number = self._limit.count(place, record.getMessage(), time.monotonic())
         if number == MAX_LINES + 1:
-            self.writer.wake()  # It learns when the summary is due.
+            self.writer.wake()  # So that it waits no longer than until the summary is due.
         return number <= MAX_LINES
 
     def _write_due_summaries(self) -> float | None:

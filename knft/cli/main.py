@@ -25,13 +25,13 @@ _FAILURES = (KernelError, ApiServerError, ConfigurationChangedError, ServingErro
 
 
 class _Commands(click.Group):
-    """The commands; if the reader of the output has exited, all except ``run`` end as other tools do."""
+    """The commands; all except ``run`` end by SIGPIPE if the reader of their output has exited."""
 
     def invoke(self, context: click.Context) -> object:
         try:
             return super().invoke(context)
         except BrokenPipeError:
-            # The daemon has other pipes, and click exits with status 1.
+            # The pipe may be another one of the daemon's, and click exits with status 1.
             if context.invoked_subcommand == "run":
                 raise
             exit_by_sigpipe()

@@ -93,6 +93,6 @@ def _blocking_warnings(comparison: Comparison, names: ServiceNames, files: RuleF
     for rule, services in found[:_MAX_BLOCKING_RULES]:
         listed = ", ".join(services[:_MAX_SERVICES]) + (" and more" if len(services) > _MAX_SERVICES else "")
         place = format_decision(DecidingRule(files.left(rule.chain), rule.chain, rule.line, rule.text))
-        yield f"a rule of another program {rule.does} packets to {listed} on both sides: {place}"
+        yield f"a rule of another program {rule.verb} packets to {listed} on both sides: {place}"
     if len(found) > _MAX_BLOCKING_RULES:
         yield f"{len(found) - _MAX_BLOCKING_RULES} more rules of other programs block packets to Services on both sides"

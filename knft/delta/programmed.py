@@ -169,7 +169,8 @@ class ProgrammedContents(Generic[Owner]):
     def claim(self, previous: Owner, owner: Owner, contents: Contents) -> bool:
         """Move ``contents`` from ``previous`` to ``owner``, which has none; return False if ``previous`` differs.
 
-        Nothing moves then. Members that other owners have too may be missing. Another thread must not read meanwhile.
+        In that case nothing moves. Members that other owners have too may be missing from ``previous``. Another thread
+        must not read meanwhile.
         """
         if previous not in self._contents or owner in self._contents or contents.chains:
             return False
@@ -194,7 +195,7 @@ class ProgrammedContents(Generic[Owner]):
         return True
 
     def _unpack(self, owner: Owner) -> Contents:
-        """Return the contents of an owner, such that changes of them are changes of what is stored."""
+        """Return the stored contents of an owner, unpacked, so that the caller can change them."""
         stored = self._contents[owner]
         if isinstance(stored, _CompactContents):
             stored = self._contents[owner] = stored.unpacked()

@@ -122,7 +122,7 @@ class RuleHit(NamedTuple):
 
 
 POLICY_DROP = Rule((), "policy drop")
-"""Stands in a trail for the policy of a base chain that drops packets."""
+"""Represents the policy of a base chain that drops packets, in a trail."""
 
 
 def extend_trail(trail: RuleHit | None, hits: Iterable[RuleHit]) -> RuleHit | None:

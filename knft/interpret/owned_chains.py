@@ -1,4 +1,4 @@
-"""Tells chains of kube-proxy and knft from those of other programs."""
+"""Distinguishes the chains of kube-proxy and knft from those of other programs."""
 
 from knft.leftovers.names import TABLES, modes_of_chain
 

@@ -1,4 +1,4 @@
-"""The replies of rules that reject, by one name each: iptables, ip6tables and nft name them differently."""
+"""One name for each reply of a reject rule: iptables, ip6tables and nft use different names."""
 
 from knft.families import IpVersion
 
@@ -27,7 +27,7 @@ _ICMPX: dict[IpVersion, dict[str, str]] = {
     4: {"no-route": "net-unreachable"},
     6: {"host-unreachable": "addr-unreachable"},
 }
-"""What nft's family-independent names (icmpx) mean in a family, if that has another name."""
+"""The names in one family of nft's family-independent replies (icmpx), if they differ."""
 
 
 def reply_name(text: str, version: IpVersion) -> str:

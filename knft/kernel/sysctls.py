@@ -20,7 +20,7 @@ _ONLINE_PROCESSORS = "sys/devices/system/cpu/online"
 _FLOWS_PER_BUCKET = 4
 """More flows per hash bucket make lookups slow."""
 _MAX_SCALED_FLOWS = 1 << 20
-"""The largest maximum that the number of processors results in: more would waste memory on large hosts."""
+"""The upper limit of ``conntrack.maxPerCore`` times processors: more would waste memory on large hosts."""
 
 
 class ConntrackOptions(Protocol):

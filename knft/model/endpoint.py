@@ -6,7 +6,7 @@ _NO_HINTS: frozenset[str] = frozenset()
 
 
 class EndpointTraits(Struct, frozen=True, gc=False):
-    """What an EndpointSlice tells about an endpoint besides its address and port; equal traits should be one object."""
+    """An endpoint's locality, conditions and topology hints; equal traits should be one object, to save memory."""
 
     is_local: bool = False
     ready: bool = True

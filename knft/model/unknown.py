@@ -1,4 +1,4 @@
-"""UnknownObjects: which objects may exist though they could not be read."""
+"""UnknownObjects: which objects may exist although they could not be read."""
 
 from collections.abc import Iterable
 
@@ -12,8 +12,8 @@ MAX_SHOWN = 3
 class UnknownObjects(Struct, frozen=True):
     """The objects that invalid manifests may describe; rules in the kernel may belong to them.
 
-    With ``anything``, that is every object. ``node`` are objects that describe the node: its Node, and ServiceCIDRs.
-    ``services`` are Services and their EndpointSlices; ``namespaces`` all those of some namespaces.
+    ``anything`` means every object. ``node`` means the objects that describe the node: its Node, and ServiceCIDRs.
+    ``services`` are Services and their EndpointSlices; ``namespaces`` means all Services of these namespaces.
     """
 
     anything: bool = False
@@ -22,7 +22,7 @@ class UnknownObjects(Struct, frozen=True):
     namespaces: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
-        """Whether there may be any."""
+        """Whether any object may be unknown."""
         return self.anything or self.node or bool(self.services or self.namespaces)
 
     def __str__(self) -> str:

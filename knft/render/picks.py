@@ -33,8 +33,8 @@ def pick_chains(
     else:
         by_block = groupby(indexes, key=remembered.block_of)
         members = {f"{name}-picks-{number}": tuple(block) for number, block in by_block}
-        ways = zip(_chances([len(block) for block in members.values()]), members, strict=True)
-        first = Chain(f"{name}-picks", tuple(nft.Rule((*chance, nft.Goto(block))) for chance, block in ways))
+        choices = zip(_chances([len(block) for block in members.values()]), members, strict=True)
+        first = Chain(f"{name}-picks", tuple(nft.Rule((*chance, nft.Goto(block))) for chance, block in choices))
         blocks = [first, *(_block(block, rules, members[block]) for block in members)]
         picks = (nft.Rule((nft.Jump(first.name),)), nft.Rule((to_known,)))
     others = (nft.Rule((nft.Jump(chain),)) for chain in fallbacks)
@@ -53,7 +53,7 @@ def _picks(rules: StickyRules, runs: Sequence[range]) -> Iterator[tuple[nft.Stat
 
 
 def _chances(sizes: Sequence[int]) -> Iterator[tuple[nft.Chance, ...]]:
-    """Yield the condition of one rule for each size; together the rules take each case with the same probability."""
+    """Yield the condition of one rule for each size; the probability of each rule is proportional to its size."""
     remaining = sum(sizes)
     for size in sizes:
         yield (nft.Chance(size, remaining),) if size < remaining else ()

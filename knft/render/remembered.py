@@ -23,14 +23,15 @@ from knft.render.names import AFFINITY, STICKY_PREFIX
 BLOCK_SIZE = 64
 """The most rules that a changed endpoint writes in one chain of a Service port.
 
-Half of it halves the cost of the change, but doubles the number of chains, which libnftables lists before each command.
+Half the size would halve the cost of a change, but double the number of chains, which libnftables lists before each
+command.
 """
 
 
 class StickyRules(Struct, frozen=True):
     """What the affinity rules of one Service port have in common, except their indexes.
 
-    ``family`` and ``protocol`` are nft's words, ``number`` is the sticky Service port's, ``timeout`` is in seconds.
+    ``family`` and ``protocol`` are nft keywords, ``number`` is the sticky Service port's, ``timeout`` is in seconds.
     """
 
     family: NftFamily

@@ -105,7 +105,7 @@ class ProxyHealth(SyncObserver):
             }
 
     def _progresses(self, family: Family, monotonic: float) -> bool:
-        """Tell whether a sync makes progress; not after a failed sync of the family, which may fail for ever."""
+        """Tell whether a sync makes progress; False after a failed sync of the family, which may fail every time."""
         recently = monotonic - self._progressed_at.monotonic < self._timeout
         return bool(self._running) and family not in self._failed and recently
 

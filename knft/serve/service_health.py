@@ -30,7 +30,7 @@ RETRY_SECONDS = 30.0
 """When to retry a port that could not be opened; a sync retries it earlier."""
 
 FIRST_UNPRIVILEGED_PORT = 1024
-"""Ports below are of other programs, such as an SSH server that may be restarting."""
+"""Lower ports belong to other programs, such as an SSH server that may be restarting."""
 
 _LISTEN_FAILED_REASON = "FailedToStartServiceHealthcheck"
 

@@ -39,7 +39,7 @@ _EXPLICIT_LISTS = [["v1", "List"], ["v1", "ServiceList"]]
 _KINDS_BY_LOWER_CASE = {kind.casefold(): kind for _, kind in KINDS}
 _TYPES_BY_LOWER_CASE = {kind.casefold(): object_type for (_, kind), object_type in KINDS.items()}
 _MISSING = "is missing"
-"""Problems that have these words may be there because the file was cut."""
+"""A truncated file may be the cause of problems that contain these words."""
 
 
 class DecodedManifest(Struct, frozen=True):
@@ -79,8 +79,8 @@ class _Decoder:
         self.skipped: Counter[str] = Counter()
         self.invalid = 0
         self.unknown: set[UnknownObjects] = set()
-        self._lacks_something = False
-        """Whether the last document is invalid because something is missing."""
+        self._has_missing_field = False
+        """Whether the last document is invalid because a field is missing."""
 
     def decode_document(self, location: str, document: Any) -> None:  # noqa: ANN401 - manifests are trees of anything
         """Decode one document, or one item of a List."""
@@ -91,14 +91,15 @@ class _Decoder:
         if is_invalid:
             self.invalid += 1
             self.unknown.add(unknown_objects(document, _TYPES_BY_LOWER_CASE))
-        self._lacks_something = is_invalid and any(_MISSING in each for each in self.problems[problems_before:])
+        self._has_missing_field = is_invalid and any(_MISSING in each for each in self.problems[problems_before:])
 
-    def unknown_objects(self, *, may_go_on: bool) -> UnknownObjects:
-        """Return which objects the invalid documents may be.
+    def unknown_objects(self, *, may_continue: bool) -> UnknownObjects:
+        """Return which objects the invalid documents may describe.
 
-        If the file ``may_go_on`` and its last document lacks something, other documents may be missing, too.
+        If the file ``may_continue`` and its last document lacks a field, the file may be truncated, and further
+        documents may be missing.
         """
-        return ANYTHING if may_go_on and self._lacks_something else UnknownObjects.merged(self.unknown)
+        return ANYTHING if may_continue and self._has_missing_field else UnknownObjects.merged(self.unknown)
 
     def _decode(self, location: str, document: Any) -> None:  # noqa: ANN401
         if not isinstance(document, dict):
@@ -185,20 +186,20 @@ def decode(data: bytes) -> DecodedManifest:
         collected.invalid,
         any(_is_empty_list(document.value) for document in documents),
         _may_be_truncated(data),
-        collected.unknown_objects(may_go_on=not _ends_with_bracket(data)),
+        collected.unknown_objects(may_continue=not _is_bracketed(data)),
     )
 
 
 def _may_be_truncated(data: bytes) -> bool:
     """Tell whether the content may end inside a line."""
     end = data[-2:].replace(b"\0", b"")  # UTF-16 has zero bytes.
-    return not _ends_with_bracket(data) and not end.endswith((b"\n", b"\r"))
+    return not _is_bracketed(data) and not end.endswith((b"\n", b"\r"))
 
 
-def _ends_with_bracket(data: bytes) -> bool:
-    """Tell whether the content is complete if it can be parsed: JSON or flow style. Other YAML may go on after a line.
+def _is_bracketed(data: bytes) -> bool:
+    """Tell whether the content begins with a bracket: JSON or flow style, which cannot be parsed if it is truncated.
 
-    It is not looked for at the end, where comments and other documents may follow.
+    Other YAML may be truncated after any line.
     """
     beginning = data[:64].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
     return beginning.startswith((b"{", b"["))

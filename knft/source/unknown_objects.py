@@ -1,4 +1,4 @@
-"""Finds out which object an invalid document describes, so that only the rules of that object must stay."""
+"""Finds out which object an invalid document describes, so that knft keeps only the rules of that object."""
 
 from typing import Any
 

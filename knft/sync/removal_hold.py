@@ -23,9 +23,9 @@ class RemovalHold:
         self.unknown = NOTHING_UNKNOWN
         """The objects that are unknown in this sync; they do not change during a sync."""
         self.was_released = False
-        """Whether this sync may remove what the sync before could not."""
+        """Whether this sync may remove contents that the previous sync had to keep."""
         self.found = Contents.empty()
-        """What the last full sync found in the kernel of unknown Services, unless anything is unknown."""
+        """The contents of unknown Services that the last full sync found; empty if anything may be unknown."""
 
     def start_sync(self) -> None:
         """Fix ``unknown`` and ``was_released`` for one sync, before it takes the changed objects.

@@ -47,11 +47,10 @@ class PendingChanges(Struct, frozen=True):
             self.conntrack_cleanup_required or later.conntrack_cleanup_required,
         )
 
-
     def split(self, waiting: Collection[ServicePortName]) -> "tuple[PendingChanges, PendingChanges | None]":
         """Return the changes that are in force, and those of the Service ports that are ``waiting``.
 
-        Conntrack is cleaned up after both. The trigger times of a Service belong to the last of its ports.
+        Conntrack entries are deleted after both. The trigger times of a Service stay with its waiting ports.
         """
         if not waiting:
             return self, None

@@ -41,7 +41,7 @@ def running_writer(descriptor: int) -> Iterator[LogWriter]:
 
 
 def test_thread_writes_lines_that_are_due_while_it_waits(empty_pipe: BlockedPipe) -> None:
-    """It asks again after the seconds that it was told, and after ``wake``."""
+    """It calls ``before_wait`` again after the returned seconds, and after ``wake``."""
     delays: list[float | None] = [None, 0.0, None]
     asked: list[float | None] = []
 
@@ -53,9 +53,9 @@ def test_thread_writes_lines_that_are_due_while_it_waits(empty_pipe: BlockedPipe
 
     writer = LogWriter(empty_pipe.writer, str, before_wait)
     writer.start()
-    wait_until(lambda: len(asked) == 1, "the first question")
+    wait_until(lambda: len(asked) == 1, "the first call")
     writer.wake()
-    wait_until(lambda: len(asked) >= 3, "the third question")
+    wait_until(lambda: len(asked) >= 3, "the third call")
     assert writer.flush(LONG)
     assert empty_pipe.text() == "due\n"
 

@@ -1,4 +1,4 @@
-"""The log has so many warnings of one kind in a minute, and then their number (docs/operations/index.md#logs)."""
+"""The log has a limited number of warnings of one kind per minute, then a summary (docs/operations/index.md#logs)."""
 
 import math
 import subprocess

@@ -71,8 +71,8 @@ def test_several_invalid_documents_are_merged() -> None:
     ],
     ids=["without spec at the end", "without a field at the end", "in the middle", "wrong value at the end", "JSON"],
 )
-def test_file_that_ends_with_an_object_that_lacks_something_may_go_on(content: str, unknown: UnknownObjects) -> None:
-    """YAML may have been cut after a line; JSON that was cut is not JSON."""
+def test_yaml_file_that_ends_with_an_incomplete_object_may_be_truncated(content: str, unknown: UnknownObjects) -> None:
+    """YAML that was truncated after a line is valid; truncated JSON is not."""
     assert decode(content.encode()).unknown == unknown
 
 

@@ -1,4 +1,4 @@
-"""A bug in what the Daemon does beside a sync neither ends the loop nor loses a retry or a check of the table."""
+"""A bug in the work before or after a sync neither ends the Daemon's loop nor loses a retry or a check of the table."""
 
 import logging
 
@@ -31,7 +31,7 @@ def _fail(*_: object) -> None:
 
 
 @pytest.mark.parametrize("place", ["begin_check", "finish_check", "freeze_and_trim"])
-def test_sync_succeeds_in_spite_of_a_bug_beside_it(
+def test_bug_before_or_after_a_sync_does_not_fail_the_sync(
     harness: MemoryHarness,
     daemon: Daemon,
     caplog: pytest.LogCaptureFixture,
@@ -52,7 +52,7 @@ def test_sync_succeeds_in_spite_of_a_bug_beside_it(
 
 
 @pytest.mark.parametrize("message", ["reading the table back", "full sync of"])
-def test_bug_in_a_log_filter_costs_no_check_and_no_retry(
+def test_bug_in_a_log_filter_skips_no_check_and_no_retry(
     harness: MemoryHarness,
     daemon: Daemon,
     caplog: pytest.LogCaptureFixture,

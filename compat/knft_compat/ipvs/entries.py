@@ -52,7 +52,7 @@ Entry = tuple[str, str]
 
 
 def set_entries(sync_input: SyncInput, features: Features) -> SetEntries:
-    """Return the entries of all sets; a set that is full leaves out the rest, as in kube-proxy."""
+    """Return the entries of all sets; entries that do not fit into a full set are left out, as in kube-proxy."""
     found: dict[str, dict[str, NamespacedName]] = {name: {} for name in SETS if name not in features.missing_sets}
     for planned in sync_input.ports:
         for name, entry in _port_entries(planned, sync_input):

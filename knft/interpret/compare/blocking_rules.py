@@ -1,4 +1,4 @@
-"""Finds rules of other programs that block packets to Services on both sides: no comparison shows them."""
+"""Finds rules of other programs that block packets to Services on both sides, so that the outcomes are equal."""
 
 from collections.abc import Iterator, Sequence
 
@@ -15,12 +15,12 @@ BlockedFrontend = tuple[int, int, int | None, bool]
 
 
 class BlockingRule(Struct, frozen=True):
-    """A rule, by its chain, line and text, and what it does to packets: drops or rejects them."""
+    """A rule, by its chain, line and text; ``verb`` is "drops" or "rejects"."""
 
     chain: str
     line: int
     text: str
-    does: str
+    verb: str
 
 
 def blocking_rules(left: Sequence[Path], right: Sequence[Path]) -> frozenset[BlockingRule]:

@@ -40,7 +40,7 @@ def deciding_rule(path: Path, cause: str, file_of_chain: FileOfChain) -> Decidin
 
 
 def _last(hits: list[RuleHit], cause: str) -> RuleHit | None:
-    """Return the last hit that does what the cause is about, else the one that chooses the endpoint."""
+    """Return the last hit whose rule decides about the cause, else the one that chooses the endpoint."""
     for decides in (_DECIDES.get(cause, _chooses_endpoint), _chooses_endpoint):
         for hit in reversed(hits):
             if hit.chain == IPVS_CHAIN and decides is not _changes_source:
@@ -71,4 +71,4 @@ _DECIDES: dict[str, Callable[[Step], bool]] = {
     "affinity": _remembers_client,
     "mark": _overwrites_mark,
 }
-"""By cause; the endpoint decides about all others."""
+"""The steps that decide, by cause. For other causes, the rule that chooses the endpoint decides."""
