@@ -51,7 +51,7 @@ class LineLimit:
             for kind in ended:
                 del self._intervals[kind]
         return [
-            f"{item.lines - MAX_LINES} more warnings of one kind in {INTERVAL_SECONDS:.0f} s, which were not logged; "
+            f"did not log {item.lines - MAX_LINES} more warnings of one kind in {INTERVAL_SECONDS:.0f} s; "
             f"the last one: {item.last}"
             for item in ended.values()
             if item.lines > MAX_LINES

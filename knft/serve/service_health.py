@@ -177,7 +177,7 @@ class HealthCheckServers:
     def _refusal(self, port: int) -> str:
         """Return why knft must not listen on a port, although it may be free now; "" if it may."""
         if port in self._own_ports:
-            return f"port {port}: knft's own server has this port ({self._own_ports[port]})"
+            return f"port {port}: knft's own server uses this port ({self._own_ports[port]})"
         if port < FIRST_UNPRIVILEGED_PORT:
             return f"port {port}: it is privileged; give the Service a healthCheckNodePort from the range of NodePorts"
         return ""

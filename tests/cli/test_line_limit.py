@@ -32,9 +32,7 @@ def test_lines_of_one_kind_are_limited_in_each_interval() -> None:
     assert limit.take_summaries(end - 0.1) == []
     # The summary comes before further lines.
     assert limit.count("a", "late", end + 1) == MAX_LINES + 6
-    assert limit.take_summaries(end + 2) == [
-        "6 more warnings of one kind in 60 s, which were not logged; the last one: late"
-    ]
+    assert limit.take_summaries(end + 2) == ["did not log 6 more warnings of one kind in 60 s; the last one: late"]
     assert (limit.next_summary(end + 2), limit.take_summaries(math.inf)) == (None, [])
     assert limit.count("a", "new", end + 3) == 1
 
@@ -54,6 +52,6 @@ def test_mistake_in_many_objects_does_not_fill_the_log() -> None:
         lines = [line.partition(" WARNING ")[2] for line in done.stderr.splitlines() if " WARNING " in line]
         assert lines[:MAX_LINES] == [f"object {number} is invalid" for number in range(MAX_LINES)]
         last = f"the last one: object {MAX_LINES + 899} is invalid"
-        summary = f"900 more warnings of one kind in 60 s, which were not logged; {last}"
+        summary = f"did not log 900 more warnings of one kind in 60 s; {last}"
         assert lines[MAX_LINES:] == ["another kind", summary]
         assert done.stderr.count(" INFO step ") == MAX_LINES + 900

@@ -10,7 +10,7 @@ ONLY_KUBE_PROXY = {
     r"(registered|hidden|disabled)_metrics|cardinality_enforcement_.*": "they describe kube-proxy's metrics registry",
     r"(aggregator|apiserver)_.*": "they belong to libraries of the API server, which kube-proxy contains",
     r"workqueue_.*": "they belong to client-go's queues, which knft does not have",
-    r"rest_client_(exec_plugin|rate_limiter|transport)_.*": "they describe the inside of client-go",
+    r"rest_client_(exec_plugin|rate_limiter|transport)_.*": "they describe internals of client-go",
     r"rest_client_(request|response)_size_bytes": "knft does not measure sizes of requests",
 }
 """Patterns of the names of kube-proxy's metrics that knft does not have, without ``_total``, and why."""

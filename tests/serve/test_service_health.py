@@ -260,8 +260,8 @@ def test_service_listens_on_all_addresses_or_none(namespace: Namespace) -> None:
     ("port", "reason"),
     [
         (22, "it is privileged; give the Service a healthCheckNodePort from the range of NodePorts"),
-        (HEALTH, "knft's own server has this port (--healthz-bind-address)"),
-        (METRICS, "knft's own server has this port (--metrics-bind-address)"),
+        (HEALTH, "knft's own server uses this port (--healthz-bind-address)"),
+        (METRICS, "knft's own server uses this port (--metrics-bind-address)"),
     ],
 )
 def test_port_of_another_program_is_refused(
