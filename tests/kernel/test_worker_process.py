@@ -31,7 +31,7 @@ def test_answers_equal_those_of_the_library(library: WorkerProcess) -> None:
 
 
 def test_parts_of_an_answer_are_progress(library: WorkerProcess) -> None:
-    """The health check needs to know that a long reading goes on."""
+    """The health check must see that a long read makes progress."""
     library.run("add table ip t\nadd set ip t s { type inet_service; }")
     library.run(f"add element ip t s {{ {', '.join(map(str, range(1, 1001)))} }}")
     received: list[bytes] = []

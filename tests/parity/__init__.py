@@ -5,5 +5,5 @@ kube-proxy runs on one in mode nftables and on one in mode iptables, knft on the
 the test compares packets, rules, metrics, health checks and conntrack entries.
 
 ``random_cluster`` draws clusters, ``nodes`` runs the proxies, ``compare_*`` compare, ``seed_run`` runs one seed,
-``shrink`` looks for the smallest cluster that still differs, ``faults`` breaks knft on purpose.
+``shrink`` looks for the smallest cluster that still differs, ``faults`` breaks knft deliberately.
 """

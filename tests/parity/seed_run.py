@@ -190,7 +190,7 @@ class _Step:
         for target in targets:
             if target in expected and target not in differing and diff.is_visible(target):
                 reasons = " + ".join(sorted(diff.reasons(target)))
-                yield f"{iptables.name}: {target}: results are equal in spite of the expected difference {reasons!r}"
+                yield f"{iptables.name}: {target}: results are equal, expected the difference {reasons!r}"
 
     def rules(self) -> list[str]:
         """Compare kube-proxy's iptables rules with the rendered ones."""

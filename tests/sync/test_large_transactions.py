@@ -234,7 +234,7 @@ def test_daemon_syncs_until_all_changes_are_in_force(harness: KernelHarness, mon
 
 @pytest.mark.parametrize("endpoints", [300, 900])
 def test_changed_endpoint_of_a_large_sticky_service_writes_one_block(harness: KernelHarness, endpoints: int) -> None:
-    """However many endpoints there are; besides, it writes the chain that picks endpoints."""
+    """For any number of endpoints; it also writes the chain that picks endpoints."""
     harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", range(1, endpoints + 1)))
     harness.sync()
     port = harness.checked_tables[Family.IPV4]

@@ -10,7 +10,7 @@ class EndpointNumbers:
     """The current endpoints of all Services; only ``grow`` and ``replace`` change them."""
 
     def __init__(self, endpoints: int) -> None:
-        """Start without Services; each will have so many endpoints."""
+        """Start without Services; each will have this number of endpoints."""
         self._endpoints = endpoints
         self._unused = count()
         self._numbers: list[list[int]] = []

@@ -7,7 +7,7 @@ _MAX_SERVICES_OF_IPTABLES = 2000
 
 
 def default_proxies(services: int) -> tuple[str, ...]:
-    """Return the proxies that are compared for so many Services.
+    """Return the proxies that are compared for this number of Services.
 
     iptables with the nf_tables backend takes over five minutes to load the rules of 10 000 Services.
     """

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 _NAME = re.compile(r"([1-9]\d*)x([1-9]\d*)")
 MAX_SERVICES = 50_000
-"""``numbered_endpoints`` has addresses for so many Services."""
+"""``numbered_endpoints`` has addresses for at most this number of Services."""
 
 
 class Size(Struct, frozen=True, order=True):
@@ -42,7 +42,7 @@ class Repetitions(Struct, frozen=True):
     least: int = 1
 
     def is_enough(self, samples: int, seconds: float) -> bool:
-        """Tell whether the samples that took so many seconds are enough."""
+        """Tell whether this number of samples, measured in ``seconds``, is enough."""
         return samples >= self.most or (samples >= self.least and seconds >= self.seconds)
 
 

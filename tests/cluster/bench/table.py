@@ -52,7 +52,7 @@ def cells(results: Results, figure: Figure, size: str, proxies: tuple[str, ...])
 
 
 def rounded(value: float, digits: int = 3) -> str:
-    """Return a value with so many significant digits, and with spaces between thousands."""
+    """Return a value with this number of significant digits, and with spaces between thousands."""
     exact = float(f"{value:.{digits}g}")
     if abs(exact) >= 10 ** (digits - 1):
         return f"{exact:,.0f}".replace(",", " ")

@@ -109,7 +109,7 @@ def _now() -> str:
 
 @contextmanager
 def testbed(endpoints: int) -> Iterator[Testbed]:
-    """Start the API server and build the node; Services will have so many endpoints each."""
+    """Start the API server and build the node; each Service will have this number of endpoints."""
     with tempfile.TemporaryDirectory(prefix="knft-bench-") as name, Lab(local_pods=1, remote_pods=0) as lab:
         node, remote = lab.host(NODE.host).namespace, lab.host(REMOTE.host).namespace
         (client,) = lab.pods(NODE.host)
