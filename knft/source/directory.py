@@ -8,7 +8,7 @@ directory disappears, or another one takes its place, all objects stay (docs/beh
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -249,7 +249,8 @@ class DirectorySource:
 
     def _current_status(self, *, is_gone: bool) -> DirectoryStatus:
         present = {name: file for name, file in self._files.items() if name in (self._names or ())}
-        reason = "" if self._is_complete else self._incomplete_reason(present)
+        # Missing files whose objects are kept count too: another program may be replacing them.
+        reason = "" if self._is_complete else self._incomplete_reason()
         self._is_complete = not reason
         files = () if is_gone else tuple(present.values())
         errors = [file.error for file in files if file.error and not file.unsettled]
@@ -261,19 +262,19 @@ class DirectorySource:
             missing=len(self._files) if is_gone else len(self._missing.kept),
             conditions=(*self._directory_problems, *errors, *unsettled),
             incomplete_reason=reason,
-            unknown=self._unknown_objects(tuple(present.values())) if reason else NOTHING_UNKNOWN,
+            unknown=self._unknown_objects() if reason else NOTHING_UNKNOWN,
             is_read=all(file.is_complete for file in present.values()),
         )
 
-    def _unknown_objects(self, files: Collection[_File]) -> UnknownObjects:
+    def _unknown_objects(self) -> UnknownObjects:
         """Return which objects may be missing."""
-        if not self._has_services_or_empty_list(files):
+        if not self._has_services_or_empty_list():
             return ANYTHING
-        return UnknownObjects.merged(file.unknown for file in files if not file.is_complete)
+        return UnknownObjects.merged(file.unknown for file in self._files.values() if not file.is_complete)
 
-    def _incomplete_reason(self, files: Mapping[str, _File]) -> str:
+    def _incomplete_reason(self) -> str:
         """Return why the objects may not be all; "" if every file was read without error, at this scan or before."""
-        for name, file in files.items():
+        for name, file in self._files.items():
             if not file.is_complete:
                 return (
                     file.unsettled
@@ -281,13 +282,12 @@ class DirectorySource:
                     or file.incomplete_reason
                     or f"{format_path(self._path / name)}: it was not read"
                 )
-        if not self._has_services_or_empty_list(files.values()):
+        if not self._has_services_or_empty_list():
             return f"{format_path(self._path)}: no file contains a Service or an empty List"
         return ""
 
-    def _has_services_or_empty_list(self, files: Iterable[_File]) -> bool:
-        has_services = any(self._catalogue.has_services(name) for name in self._files)
-        return has_services or any(file.has_empty_list for file in files)
+    def _has_services_or_empty_list(self) -> bool:
+        return any(self._catalogue.has_services(name) or file.has_empty_list for name, file in self._files.items())
 
     def watch(self, stop: threading.Event) -> Iterator[None]:
         """Yield whenever files may have changed, and when watching begins, until ``stop`` is set."""

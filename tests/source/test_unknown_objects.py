@@ -8,7 +8,9 @@ from knft.model.names import NamespacedName
 from knft.model.unknown import ANYTHING, NOTHING_UNKNOWN, UnknownObjects
 from knft.source.decode import decode
 from knft.source.directory import DirectorySource
+from knft.source.missing_files import SETTLE_SECONDS
 from tests.support.bad_manifests import service, text
+from tests.support.fake_clock import FakeClock
 
 WEB = text(service("web", 1))
 META = "metadata: {name: web-abc, namespace: shop}"
@@ -99,5 +101,20 @@ def test_unknown_objects_of_a_directory(tmp_path: Path) -> None:
     source.scan()
     assert (source.status.unknown, source.status.incomplete_reason) == (NOTHING_UNKNOWN, "")
     (tmp_path / "a.yaml").write_text(f"apiVersion: v1\nkind: Service\n{META}\n{VALUE}\n")
+    source.scan()
+    assert source.status.unknown == NOTHING_UNKNOWN
+
+
+def test_objects_of_a_file_that_is_being_replaced_stay_unknown(tmp_path: Path) -> None:
+    """Until the objects that were read from it are removed, too."""
+    clock = FakeClock()
+    source = DirectorySource(str(tmp_path), clock, lambda: 0.0)
+    (tmp_path / "a.yaml").write_text(f"{WEB}---\napiVersion: v1\nkind: Service\n{META}\n{VALUE}\n")
+    (tmp_path / "b.yaml").write_text(text(service("api", 2)))
+    source.scan()
+    (tmp_path / "a.yaml").unlink()
+    source.scan()
+    assert source.status.unknown == SHOP_WEB_ABC
+    clock.now += SETTLE_SECONDS
     source.scan()
     assert source.status.unknown == NOTHING_UNKNOWN
