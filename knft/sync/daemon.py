@@ -167,30 +167,30 @@ class Daemon:
                 self._node_check.log_new_problems()
 
     def sync(self) -> bool:
-        """Sync every family; return whether all succeeded."""
+        """Sync every family until all its changes are in force, or its sync fails; return whether all succeeded.
+
+        Changes that arrive meanwhile are part of the next sync of their family, so they wait for few rules only.
+        """
         with _bugs_logged("the check of the node"):
             self._log_node_problems()
-        for proxier in self._proxiers:
+        proxiers = list(self._proxiers)
+        while True:
+            proxiers = self._sync_families(proxiers)
+            if all(proxier.is_complete for proxier in proxiers):
+                return len(proxiers) == len(self._proxiers)
+
+    def _sync_families(self, proxiers: Sequence[Proxier]) -> list[Proxier]:
+        """Sync some families; return those whose sync succeeded."""
+        for proxier in proxiers:
             with _bugs_logged("the check of foreign changes"):
                 self._begin_check(proxier)
         with gc_disabled():
-            succeeded = self._sync_until_complete()
+            succeeded = [proxier for proxier in proxiers if self._sync_one(proxier)]
             if self._had_full_sync:
                 self._had_full_sync = False
                 with _bugs_logged("the garbage collection"):
                     freeze_and_trim()  # Before the collector is enabled, which would collect once more.
         return succeeded
-
-    def _sync_until_complete(self) -> bool:
-        """Sync every family until all its changes are in force, or its sync fails; return whether all succeeded.
-
-        Changes that arrive meanwhile are part of the next sync of their family, so they wait for few rules only.
-        """
-        proxiers = list(self._proxiers)
-        while True:
-            proxiers = [proxier for proxier in proxiers if self._sync_one(proxier)]
-            if all(proxier.is_complete for proxier in proxiers):
-                return len(proxiers) == len(self._proxiers)
 
     def _begin_check(self, proxier: Proxier) -> None:
         """Make the next sync a full one if the check of foreign changes is due."""

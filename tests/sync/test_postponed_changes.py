@@ -1,4 +1,4 @@
-"""Postponed sticky Service ports: neither other Service ports nor the other family keep them waiting."""
+"""Postponed sticky Service ports: nothing keeps them waiting, and foreign changes do not wait for them."""
 
 from datetime import UTC, datetime
 from typing import NoReturn
@@ -7,6 +7,9 @@ import pytest
 
 from knft.errors import KernelError
 from knft.families import Family
+from knft.kernel.notifications import ForeignChange
+from knft.nft.objects import Chain
+from knft.nft.transaction import Transaction
 from knft.sync.daemon import Daemon
 from knft.sync.proxier import Proxier
 from knft.sync.report import SyncReport
@@ -69,4 +72,20 @@ def test_family_whose_sync_fails_does_not_keep_the_other_waiting(
 
     assert attempts == [Family.IPV6]
     assert harness.proxier.is_complete
+    assert harness.differences() == []
+
+
+def test_foreign_change_does_not_wait_for_postponed_changes(harness: MemoryHarness) -> None:
+    """While Service ports change all the time, there may always be some."""
+    daemon = Daemon((harness.proxier,), harness.dispatcher)
+
+    def damage(_: Transaction) -> None:
+        harness.table.stop_failing()
+        harness.table.chains["services"] = Chain("services")
+        daemon._record_foreign_change(ForeignChange(Family.IPV4, frozenset({"services"}), process="nft (pid 7)"))
+
+    harness.table.on_commit = damage
+
+    assert daemon.sync()
+
     assert harness.differences() == []
