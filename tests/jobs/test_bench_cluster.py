@@ -1,5 +1,6 @@
 """The parts of ``make bench-cluster`` that need no cluster."""
 
+import socket
 import subprocess
 import time
 from contextlib import closing
@@ -14,15 +15,17 @@ from tests.bench.record import ENDED, Record
 from tests.bench.results import Results
 from tests.cluster.bench.address_search import AddressSearch
 from tests.cluster.bench.commit_watch import CommitWatch
+from tests.cluster.bench.connections import Connections
 from tests.cluster.bench.document import PERFORMANCE, README, documents, recorded
-from tests.cluster.bench.endpoints import EndpointNumbers, spread
+from tests.cluster.bench.endpoints import ENDPOINT_NETWORKS, EndpointNumbers, spread
 from tests.cluster.bench.figures import CHANGE, CHANGE_CPU, LOAD, START, START_CPU, Figure, p99
 from tests.cluster.bench.proxy_names import IPTABLES, KNFT, LEGACY, NFTABLES, PROXY_NAMES, default_proxies
 from tests.cluster.bench.sizes import Repetitions, Size, size_named
 from tests.cluster.bench.stored_objects import copies, stored_keys
 from tests.cluster.bench.table import cells, markdown, rounded
 from tests.cluster.bench.xtables_watch import XtablesWatch
-from tests.cluster.churn.numbered_endpoints import address, cluster_ip, endpoint_slice, service
+from tests.cluster.churn.numbered_endpoints import TARGET_PORT, address, cluster_ip, endpoint_slice, service
+from tests.support.lab.links import netlink
 from tests.support.lab.namespace import Namespace
 from tests.support.waiting import wait_until
 
@@ -154,6 +157,20 @@ def test_times_of_a_busy_machine_are_left_out(load: float, *, shown: bool) -> No
 def test_p99_of_few_samples_is_the_largest() -> None:
     records = tuple(Record(KNFT, SIZE, CHANGE, {"cpu_ms": float(value)}) for value in range(25))
     assert Figure("", "ms", CHANGE, "cpu_ms", p99).value(Results({}, records), KNFT, SIZE) == 24.0
+
+
+@pytest.mark.kernel
+def test_connection_that_the_client_gave_up_is_not_mistaken_for_the_next() -> None:
+    """On a busy machine a connection may be complete only after the client has closed it."""
+    with closing(Namespace.create("connections")) as namespace:
+        with netlink(namespace) as link:
+            link.up("lo")
+            link.add_local_networks(ENDPOINT_NETWORKS)
+        with Connections(namespace, namespace) as connections:
+            with namespace.entered():
+                socket.create_connection((address(4), TARGET_PORT)).close()
+            assert connections.endpoint(address(5), TARGET_PORT, 30.0) == 5
+            assert connections.endpoint(address(5), TARGET_PORT + 1, 30.0) is None
 
 
 @pytest.mark.parametrize("numbers", [[2688], [2688, 2689, 2700], [5, 70000]])

@@ -11,7 +11,6 @@ from typing import Self
 from tests.cluster.churn.numbered_endpoints import FIRST, TARGET_PORT
 from tests.support.lab.namespace import Namespace
 
-_REFUSED_SECONDS = 0.005
 _TIMEOUT = 60.0
 # Closing resets the connection: no TIME_WAIT on either side.
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -35,17 +34,17 @@ class Connections:
         """Close the listening socket."""
         self._listening.close()
 
-    def endpoint(self, address: str, port: int) -> int | None:
-        """Return the number of the endpoint that accepts a connection; None if none does within a few milliseconds."""
+    def endpoint(self, address: str, port: int, seconds: float) -> int | None:
+        """Return the number of the endpoint that accepts a connection; None if none does within so many seconds."""
         with self._client.entered(), socket.socket() as dialling:
             dialling.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             dialling.setblocking(False)  # noqa: FBT003
             dialling.connect_ex((address, port))
             waiting = select.poll()
             waiting.register(dialling, select.POLLOUT)
-            if not waiting.poll(_REFUSED_SECONDS * 1000) or dialling.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            if not waiting.poll(seconds * 1000) or dialling.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 return None
-            return self._accept()
+            return self._accept(dialling)
 
     def dial(self, frontends: Sequence[tuple[str, int]]) -> list[float]:
         """Connect to each frontend; return the seconds that each connection took."""
@@ -59,10 +58,14 @@ class Connections:
             started = time.perf_counter()
             dialling.connect(frontend)
             seconds = time.perf_counter() - started
-            self._accept()
+            self._accept(dialling)
             return seconds
 
-    def _accept(self) -> int:
-        accepted, _ = self._listening.accept()
-        with accepted:
-            return int(IPv4Address(accepted.getsockname()[0])) - FIRST
+    def _accept(self, dialling: socket.socket) -> int:
+        """Accept a connection, and those before it that the client has given up."""
+        while True:
+            # The client's address is not translated, because it is in the cluster CIDR.
+            accepted, client = self._listening.accept()
+            with accepted:
+                if client == dialling.getsockname():
+                    return int(IPv4Address(accepted.getsockname()[0])) - FIRST

@@ -4,6 +4,10 @@ from collections.abc import Sequence
 from itertools import count, cycle, islice
 
 from tests.cluster.bench.sizes import Size
+from tests.support.lab.plan import Addresses
+
+ENDPOINT_NETWORKS = Addresses("10.128.0.0/9", "fd00:10:128::/48")
+"""The networks of all endpoints; those of IPv6 have none."""
 
 
 class EndpointNumbers:

@@ -174,8 +174,8 @@ class ProxyMeasurement:
         }
 
     def _check_services(self) -> None:
-        wrong = self._testbed.wrong_services()
-        assert not wrong, f"{len(wrong)} Services are not answered by their endpoints, such as number {wrong[0]}"
+        wrong = self._testbed.wrong_service()
+        assert wrong is None, f"Service number {wrong} is not answered by its endpoints"
 
     def _settle(self) -> None:
         """Wait until the proxy is idle; give up after a minute."""

@@ -10,19 +10,20 @@ from typing import Any
 
 from tests.cluster.applier import Applier
 from tests.cluster.bench.connections import Connections
-from tests.cluster.bench.endpoints import EndpointNumbers, spread
+from tests.cluster.bench.endpoints import ENDPOINT_NETWORKS, EndpointNumbers, spread
 from tests.cluster.bench.sizes import Size
 from tests.cluster.bench.stored_objects import copies, stored_keys
 from tests.cluster.churn.numbered_endpoints import PORT, TARGET_PORT, address, cluster_ip, endpoint_slice, service
 from tests.cluster.cluster import Cluster
 from tests.support.lab.links import flush_conntrack, netlink
-from tests.support.lab.plan import NODE, REMOTE, Addresses
+from tests.support.lab.plan import NODE, REMOTE
 from tests.support.lab.topology import Lab
 from tests.support.scenario import Scenario
 from tests.support.waiting import wait_until
 
-_ENDPOINTS = Addresses("10.128.0.0/9", "fd00:10:128::/48")
 _WRITERS = 8
+# How long a connection is waited for: while rules are missing, and when all must be there.
+_REFUSED_SECONDS, _ANSWER_SECONDS = 0.005, 30.0
 
 
 class Testbed:
@@ -58,14 +59,16 @@ class Testbed:
         with ThreadPoolExecutor(_WRITERS) as pool:
             list(pool.map(replace, slices))
 
-    def answering(self, index: int) -> int | None:
-        """Return the number of the endpoint that accepts a connection to a Service, None if none does."""
-        return self.connections.endpoint(cluster_ip(index), PORT)
+    def answering(self, index: int, seconds: float = _REFUSED_SECONDS) -> int | None:
+        """Return the number of the endpoint that accepts a connection to a Service, None if none does in time."""
+        return self.connections.endpoint(cluster_ip(index), PORT, seconds)
 
-    def wrong_services(self) -> list[int]:
-        """Connect to each Service; return those for which none of their endpoints answers."""
-        numbers = self.endpoints.numbers
-        return [index for index in range(self.endpoints.services) if self.answering(index) not in numbers(index)]
+    def wrong_service(self) -> int | None:
+        """Connect to each Service; return the first that no endpoint of its own answers."""
+        for index in range(self.endpoints.services):
+            if self.answering(index, _ANSWER_SECONDS) not in self.endpoints.numbers(index):
+                return index
+        return None
 
     def dial_services(self, count: int) -> tuple[list[float], list[float]]:
         """Return the seconds of connections to Services spread over the cluster, and of as many to their endpoints."""
@@ -114,10 +117,10 @@ def testbed(endpoints: int) -> Iterator[Testbed]:
         node, remote = lab.host(NODE.host).namespace, lab.host(REMOTE.host).namespace
         (client,) = lab.pods(NODE.host)
         with netlink(node) as link:
-            link.add_routes(_ENDPOINTS, gateway=REMOTE.lan)
+            link.add_routes(ENDPOINT_NETWORKS, gateway=REMOTE.lan)
         with netlink(remote) as link:
             link.up("lo")
-            link.add_local_networks(_ENDPOINTS)
+            link.add_local_networks(ENDPOINT_NETWORKS)
         folder = Path(name)
         with Cluster(node, folder) as cluster, Connections(client.namespace, remote) as connections:
             Applier(cluster).apply(Scenario("", [], ()).manifests())
