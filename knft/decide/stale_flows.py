@@ -128,9 +128,10 @@ class UdpFrontends:
             self._node_ports += self._by_key.add(key, name) and _is_node_port(key)
         lost = previous.serving - current.serving
         # Added before the frontend is removed, so that other threads see at least one of both. A frontend that stays
-        # may be removed before the entries of the endpoints that it loses now are deleted.
+        # may be removed before the entries of the endpoints that it loses now are deleted. A Service that loses only an
+        # address keeps its clients there: their endpoints still serve.
         for key in previous.keys:
-            self._add_removed(key, lost if key in current.keys else previous.serving)
+            self._add_removed(key, lost)
         for key in previous.keys - current.keys:
             self._node_ports -= self._by_key.discard(key, name) and _is_node_port(key)
         for endpoint in lost:

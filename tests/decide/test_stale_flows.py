@@ -154,6 +154,14 @@ def test_frontend_of_another_service_is_not_removed() -> None:
     assert frontends.is_stale(FRONTENDS[0], OTHER_ENDPOINT, NODE)
 
 
+def test_flows_to_a_removed_address_of_a_service_are_kept() -> None:
+    """Their endpoint still serves the Service."""
+    frontends = _udp_frontends(_endpoint("10.244.1.11"))
+    frontends.update(DNS, structs.replace(PORT, external_ips=()), [_endpoint("10.244.1.11")])
+    assert not frontends.is_stale(packed_socket("203.0.113.1", 53), ENDPOINT, NODE)
+    assert frontends.removed() == {}
+
+
 def test_frontend_that_is_removed_again_is_not_forgotten() -> None:
     frontends = _udp_frontends(_endpoint("10.244.1.11"))
     frontends.update(DNS, None, ())
