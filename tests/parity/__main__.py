@@ -18,7 +18,7 @@ from tests.parity.seed_run import COMPARISONS, Problem, Testbed
 from tests.parity.shrink import MAX_RUNS, shrink
 from tests.support.privilege import PrivilegeError, ensure_namespaces
 
-_DEFAULT_SEEDS = 8
+_DEFAULT_SEEDS = 5
 _SHOWN = 12
 
 

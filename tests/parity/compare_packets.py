@@ -64,10 +64,12 @@ class Observations:
         self, pending: list[int], drop_timeout: float, may_differ: Callable[[ParityNode, Target], bool]
     ) -> list[int]:
         unequal: list[int] = []
-        for count in range(1, _MAX_ROUNDS + 1):
+        # With a longer timeout each packet is sent several times at once, because every drop costs this time.
+        at_once = 1 if drop_timeout == _DROP_TIMEOUTS[0] else _REFUSAL_ROUNDS
+        for count in range(at_once, _MAX_ROUNDS + 1, at_once):
             if not pending:
                 break
-            self._dial(pending, drop_timeout)
+            self._dial(pending * at_once, drop_timeout)
             rest = []
             for number in pending:
                 if self._is_equal(number, may_differ):
