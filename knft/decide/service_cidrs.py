@@ -3,7 +3,7 @@
 knft drops new connections to addresses in a Service CIDR that no Service has.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from knft.config import Config
 from knft.families import Family
@@ -22,10 +22,10 @@ def find_conflicts(
 ) -> dict[str, str]:
     """Return the CIDRs of ``family`` that contain addresses of the node or of pods, with descriptions of the conflicts.
 
-    ``node_ip`` is the node's address. Only if there is none, ``local_addresses``, the addresses of the machine's
-    interfaces, are checked instead: an interface may have a cluster IP, such as that of a DNS cache.
+    ``node_ip`` is the node's address. If there is none, a CIDR conflicts that contains all ``local_addresses`` of the
+    machine's interfaces. Some may be cluster IPs, such as that of a DNS cache or those of kube-proxy's kube-ipvs0.
     """
-    own = [node_ip] if node_ip is not None else addresses.reachable_addresses(local_addresses, family)
+    own = [node_ip] if node_ip is not None else sorted(addresses.reachable_addresses(local_addresses, family))
     listed = node.spec.pod_cidrs if node is not None and node.spec is not None else None
     pod_cidrs = addresses.networks_of_family(listed or (), family)
     cluster_cidr = config.cluster_cidr(family)
@@ -36,8 +36,9 @@ def find_conflicts(
     }
 
 
-def _conflicts(cidr: str, own: Iterable[str], pod_cidrs: Iterable[str], cluster_cidr: str | None) -> Iterator[str]:
-    yield from (f"contains the node's address {address}" for address in own if addresses.contains(cidr, address))
+def _conflicts(cidr: str, own: Sequence[str], pod_cidrs: Iterable[str], cluster_cidr: str | None) -> Iterator[str]:
+    if own and all(addresses.contains(cidr, address) for address in own):
+        yield f"contains the node's address {own[0]}"
     yield from (f"overlaps the node's pod CIDR {pods}" for pods in pod_cidrs if addresses.overlaps(cidr, pods))
     # The cluster CIDR may contain the Service CIDR: kube-controller-manager then gives nodes no pod CIDR in it.
     if cluster_cidr is not None and addresses.contains_network(cidr, cluster_cidr):

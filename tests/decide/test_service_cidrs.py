@@ -42,6 +42,8 @@ def test_cluster_cidr_may_contain_the_service_cidr() -> None:
 def test_addresses_of_interfaces_count_only_if_the_node_has_no_address() -> None:
     """A DNS cache on the node has a cluster IP, and so has kube-proxy's device kube-ipvs0."""
     assert _conflict("10.96.0.0/12", "192.0.2.11", "10.96.0.10") == ""
+    assert _conflict("10.96.0.0/12", None, "192.0.2.11", "10.96.0.10") == ""
+    assert _conflict("10.96.0.0/12", None) == ""
     assert _conflict("198.51.100.0/24", None, "127.0.0.1", "198.51.100.7") == "contains the node's address 198.51.100.7"
 
 
