@@ -72,7 +72,8 @@ class Comparison:
         self._shared_results: dict[Hashable, list[SharedResult]] = {}
         self._left = self._walker(left)
         self._right = self._walker(right)
-        self._rule_sets = left, right
+        self._walkers = {id(left): (left, self._left), id(right): (right, self._right)}
+        """The walkers and their rule sets, by the identities of the rule sets."""
         self._classes = classes
         self._ports = classes.mentioned_ports
         self._expected = expected
@@ -87,6 +88,12 @@ class Comparison:
 
     def _walker(self, rules: RuleSet) -> Walker:
         return Walker(rules, self._node_addresses, self._indexes)
+
+    def _walker_of(self, rules: RuleSet) -> Walker:
+        """Return the walker of a rule set, one for each object."""
+        if id(rules) not in self._walkers:
+            self._walkers[id(rules)] = rules, self._walker(rules)
+        return self._walkers[id(rules)][1]
 
     def differences(self, progress: Progress = lambda _, __: None) -> Iterator[Difference]:
         """Yield all differences: first those of new clients, then those of clients with affinity entries."""
@@ -324,10 +331,7 @@ class Comparison:
         walkers = self._walkers_with_edits.get(names)
         if walkers is None:
             left, right = self._expected.edited_rule_sets(names)
-            walkers = self._walkers_with_edits[names] = (
-                self._left if left is self._rule_sets[0] else self._walker(left),
-                self._right if right is self._rule_sets[1] else self._walker(right),
-            )
+            walkers = self._walkers_with_edits[names] = self._walker_of(left), self._walker_of(right)
         return (
             paths[0] if walkers[0] is self._left else walkers[0].paths(compared.packets, compared.client.left),
             paths[1] if walkers[1] is self._right else walkers[1].paths(compared.packets, compared.client.right),

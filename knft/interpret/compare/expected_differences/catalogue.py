@@ -5,7 +5,7 @@ difference between outcomes is expected if, and only if, such edits remove it, s
 differences. docs/comparing.md lists them; ``knft diff`` and the scenarios of the tests refer to them by ``reason``.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -194,21 +194,42 @@ class ExpectedDifferences:
 
     def __init__(self, mode: Mode | None, kube_proxy: RuleSet, knft: RuleSet) -> None:
         """Store both rule sets; without a mode both are knft's, and no difference is expected."""
-        self._kube_proxy, self._knft = kube_proxy, knft
         by_reason = {item.reason: item.edits_for(mode) for item in EXPECTED_DIFFERENCES} if mode is not None else {}
-        self._edits = {reason: edits for reason, edits in by_reason.items() if edits is not None}
-        self.names = tuple(self._edits)
+        edits = {reason: edits for reason, edits in by_reason.items() if edits is not None}
+        self.names = tuple(edits)
+        self._kube_proxy = _EditedSide(
+            kube_proxy, knft, {name: item.kube_proxy for name, item in edits.items() if item.kube_proxy is not None}
+        )
+        self._knft = _EditedSide(
+            knft, kube_proxy, {name: item.knft for name, item in edits.items() if item.knft is not None}
+        )
 
     def edited_rule_sets(self, names: frozenset[str]) -> tuple[RuleSet, RuleSet]:
-        """Return kube-proxy's and knft's rule set, edited so that these differences disappear."""
-        kube_proxy, knft = self._kube_proxy, self._knft
-        for reason, edits in self._edits.items():
-            if reason in names:
-                if edits.kube_proxy is not None:
-                    kube_proxy = edits.kube_proxy(kube_proxy, self._knft)
-                if edits.knft is not None:
-                    knft = edits.knft(knft, self._kube_proxy)
-        return kube_proxy, knft
+        """Return kube-proxy's and knft's rule set, edited so that these differences disappear.
+
+        A side is the same object for all names that need the same edits of it.
+        """
+        return self._kube_proxy.edited(names), self._knft.edited(names)
+
+
+class _EditedSide:
+    """One rule set and its edits, by name; each edit also gets the other side's rule set, unedited."""
+
+    def __init__(self, rules: RuleSet, other: RuleSet, edits: Mapping[str, Edit]) -> None:
+        self._other = other
+        self._edits = edits
+        self._edited = {frozenset[str](): rules}
+
+    def edited(self, names: frozenset[str]) -> RuleSet:
+        """Return the rule set after the edits of these names, in the order of the catalogue."""
+        own = names.intersection(self._edits)
+        if own not in self._edited:
+            edited = self._edited[frozenset()]
+            for name, edit in self._edits.items():
+                if name in own:
+                    edited = edit(edited, self._other)
+            self._edited[own] = edited
+        return self._edited[own]
 
 
 def descriptions(reasons: Iterable[str]) -> str:
