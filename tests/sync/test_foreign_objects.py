@@ -107,7 +107,8 @@ def test_foreign_objects_of_every_kind_are_removed(namespace: Namespace, *, afte
         harness.proxiers[V4].invalidate(FOREIGN_CHANGE)
     repair = harness.sync()[V4].repair
     assert (repair.repaired, repair.error) == (True, "")
-    assert {str(each) for each in repair.removed} == {
+    # Only nft 1.1 and newer list the set of a meter.
+    assert {str(each) for each in repair.removed} - {"set clients"} == {
         *("chain first", "chain rerouting", "chain pool-tcp-900", "chain caller", "chain leaf"),
         *("set seen", "set ports", "map verdicts", "map counted", "counter hits", "quota volume", "limit rate1"),
         *("ct helper ftp-standard", "ct timeout short", "ct expectation expected", "synproxy syn"),
