@@ -64,13 +64,13 @@ def test_start_names_sets_and_remedy(namespace: Namespace, tmp_path: Path) -> No
 
 
 def test_start_deletes_newer_set_from_own_table(namespace: Namespace, tmp_path: Path) -> None:
-    """Through netlink, or like any other foreign set if libnftables can read it."""
+    """A library that cannot read the set leaves only netlink."""
     add_newer_set("ip", "knft", "mine")
     (tmp_path / "all.yaml").write_text("{apiVersion: v1, kind: List, items: []}")
     started = knft(namespace, "run", "--once", "--manifests", str(tmp_path), "--node", "node-1")
     assert "set mine" in started.stderr
     through_netlink = "IPv4: knft deleted foreign sets of a newer libnftables from its table: set mine"
-    assert (through_netlink in started.stderr) is not CAN_READ_NEWER_SETS
+    assert CAN_READ_NEWER_SETS or through_netlink in started.stderr
     assert "mine" not in namespace.run(["nft", "list", "table", "ip", "knft"]).stdout
 
 

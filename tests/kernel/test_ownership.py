@@ -68,12 +68,13 @@ def test_second_knft_and_cleanup_report_owned_tables(
     if not CAN_OWN_TABLES:
         assert cleanup.returncode == 0
         return
-    message = "table ip knft is owned by another process: stop the other knft instance first"
-    assert (cleanup.returncode, cleanup.stderr) == (1, f"knft: {message}\n")
+    message = "table {0} knft is owned by another process: stop the other knft instance first"
+    lines = [f"knft: cannot remove table {family} knft: {message.format(family)}" for family in ("ip", "ip6")]
+    assert (cleanup.returncode, cleanup.stderr.splitlines()) == (1, lines)
     with WorkerProcess() as library:
         second = live_daemon(Config("node-1", service_cidrs=("10.96.0.0/16",)), library)
         assert not second.sync()
-    assert f"IPv4: sync failed: {message}" in caplog.messages
+    assert f"IPv4: sync failed: {message.format('ip')}" in caplog.messages
     assert daemon.sync()
 
 

@@ -9,7 +9,10 @@ from tests.trixie.errors import TrixieError
 
 SUITE = "trixie"
 # The packages that tests/install.sh installs, and make.
-PACKAGES = ("ca-certificates", "libnftables1", "make", "mount", "netbase", "nftables", "python3", "python3-venv")
+PACKAGES = (
+    *("ca-certificates", "conntrack", "libnftables1", "make", "mount", "netbase", "nftables", "python3"),
+    "python3-venv",
+)
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _MIRROR_VARIABLE = "DEBIAN_MIRROR"
 _NO_MIRROR = f"apt has no Debian mirror: set {_MIRROR_VARIABLE} to the address of one"
