@@ -1,7 +1,9 @@
 """CommandRunner: what the daemon's modules need of libnftables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
+
+from knft.kernel.worker_messages import SetPart
 
 
 class CommandRunner(Protocol):
@@ -13,5 +15,5 @@ class CommandRunner(Protocol):
         With ``terse``, listings have no elements of sets and maps.
         """
 
-    def dump_elements(self, family: int, table: str, name: str, receive: Callable[[bytes], None]) -> None:
-        """Read the elements of one set or map; see ``knft.kernel.set_elements``."""
+    def dump_elements(self, family: int, table: str, names: Sequence[str], receive: Callable[[SetPart], None]) -> None:
+        """Read the elements of sets and maps; see ``knft.kernel.set_elements``."""

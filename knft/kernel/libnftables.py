@@ -5,11 +5,12 @@ Use one context from one thread only. The call releases the GIL while the kernel
 """
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from knft.errors import KernelError, UnsupportedError
 from knft.kernel.set_elements import dump_elements
+from knft.kernel.worker_messages import SetPart
 
 _SONAME = "libnftables.so.1"
 _MISSING = (
@@ -57,6 +58,6 @@ class Library:
             raise KernelError(msg, detail)
         return str(output)
 
-    def dump_elements(self, family: int, table: str, name: str, receive: Callable[[bytes], None]) -> None:
-        """Read the elements of one set or map without libnftables; see ``knft.kernel.set_elements``."""
-        dump_elements(family, table, name, receive)
+    def dump_elements(self, family: int, table: str, names: Sequence[str], receive: Callable[[SetPart], None]) -> None:
+        """Read the elements of sets and maps without libnftables; see ``knft.kernel.set_elements``."""
+        dump_elements(family, table, names, receive)

@@ -12,14 +12,14 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import msgspec
 
 from knft.errors import KernelError, LibraryDiedError, UnavailableError, UnsupportedError
 from knft.kernel import pipe_framing
-from knft.kernel.worker_messages import Answer, Commands, ElementDump, Elements, Hello
+from knft.kernel.worker_messages import Answer, Commands, ElementDump, Elements, Hello, SetPart
 
 log = logging.getLogger("knft")
 
@@ -43,8 +43,8 @@ _MAX_READ_BYTES = 1 << 16
 _ANSWERS: msgspec.msgpack.Decoder[Elements | Answer] = msgspec.msgpack.Decoder(Elements | Answer)
 
 
-def _ignore(_: bytes) -> None:
-    """Ignore a buffer: only an ElementDump has answers with elements."""
+def _ignore(_: SetPart) -> None:
+    """Ignore a part: only an ElementDump has answers with elements."""
 
 
 class WorkerProcess:
@@ -86,14 +86,14 @@ class WorkerProcess:
         """
         return self._request(Commands(commands, terse), len(commands), _ignore)
 
-    def dump_elements(self, family: int, table: str, name: str, receive: Callable[[bytes], None]) -> None:
-        """Read the elements of one set or map; see ``knft.kernel.set_elements``.
+    def dump_elements(self, family: int, table: str, names: Sequence[str], receive: Callable[[SetPart], None]) -> None:
+        """Read the elements of sets and maps; see ``knft.kernel.set_elements``.
 
         Raises KernelError if the kernel refuses, LibraryDiedError if the worker died or hung.
         """
-        self._request(ElementDump(family, table, name), 0, receive)
+        self._request(ElementDump(family, table, tuple(names)), 0, receive)
 
-    def _request(self, request: Commands | ElementDump, size: int, receive: Callable[[bytes], None]) -> str:
+    def _request(self, request: Commands | ElementDump, size: int, receive: Callable[[SetPart], None]) -> str:
         """Send a request of about ``size`` bytes; return the library's output."""
         with self._lock:
             worker = self._worker or self._start()
@@ -115,9 +115,9 @@ class WorkerProcess:
             raise KernelError(answer.error, answer.detail)
         return answer.output
 
-    def _reporting_progress(self, receive: Callable[[bytes], None]) -> Callable[[bytes], None]:
-        def receive_part(buffer: bytes) -> None:
-            receive(buffer)
+    def _reporting_progress(self, receive: Callable[[SetPart], None]) -> Callable[[SetPart], None]:
+        def receive_part(part: SetPart) -> None:
+            receive(part)
             self.on_progress()
 
         return receive_part
@@ -192,7 +192,7 @@ class _Worker:
     def pid(self) -> int:
         return self._process.pid
 
-    def request(self, request: Commands | ElementDump, receive: Callable[[bytes], None]) -> Answer:
+    def request(self, request: Commands | ElementDump, receive: Callable[[SetPart], None]) -> Answer:
         """Send a request, pass elements to ``receive`` and return the answer; if this raises, the worker has exited."""
         try:
             if not self._has_hello:
@@ -212,10 +212,11 @@ class _Worker:
             self._kill()
             raise
 
-    def _receive_answer(self, receive: Callable[[bytes], None]) -> Answer:
+    def _receive_answer(self, receive: Callable[[SetPart], None]) -> Answer:
         answer = self._receive()
         while isinstance(answer, Elements):
-            receive(answer.buffer)
+            for part in answer.parts:
+                receive(part)
             answer = self._receive()
         self._log_output()
         return answer

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-"""Reads the elements of one set or map through netlink, in the buffers in which the kernel sends them.
+"""Reads the elements of sets and maps through netlink, in the buffers in which the kernel sends them.
 
 libnftables 1.0.6 needs 2 KB of memory and 25 us for each element that it lists. See docs/design/netlink-decoding.md.
 """
@@ -7,28 +7,39 @@ libnftables 1.0.6 needs 2 KB of memory and 25 us for each element that it lists.
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from knft.errors import KernelError
 from knft.kernel import set_element_messages as messages
+from knft.kernel.generation import generation
+from knft.kernel.worker_messages import SetPart
 
 _NETFILTER = 12  # NETLINK_NETFILTER
 _READ_BYTES = 64 * 1024  # the kernel's buffers have up to 32 KiB
 _ANSWER_TIMEOUT_SECONDS = 60
 
 
-def dump_elements(family: int, table: str, name: str, receive: Callable[[bytes], None]) -> None:
-    """Pass the declaration of a set or map to ``receive``, then buffers with its elements.
+def dump_elements(family: int, table: str, names: Sequence[str], receive: Callable[[SetPart], None]) -> None:
+    """Pass each set's or map's declaration to ``receive``, then buffers with its elements, then its last part.
 
-    ``family`` is the number that nf_tables uses. A transaction that changes the set meanwhile can make the kernel omit
+    ``family`` is the number that nf_tables uses. A transaction that changes a set meanwhile can make the kernel omit
     or repeat elements that it does not touch. Raises KernelError if the kernel refuses.
     """
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETFILTER) as netlink:
+        netlink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", _ANSWER_TIMEOUT_SECONDS, 0))
+        before = generation(netlink)
+        for name in names:
+            _dump_set(netlink, messages.requests(family, table, name), name, receive)
+            after = generation(netlink)
+            receive(SetPart(name, is_last=True, has_changed=after != before))
+            before = after
+
+
+def _dump_set(netlink: socket.socket, requests: Sequence[bytes], name: str, receive: Callable[[SetPart], None]) -> None:
     try:
-        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETFILTER) as netlink:
-            netlink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", _ANSWER_TIMEOUT_SECONDS, 0))
-            for request in messages.requests(family, table, name):
-                netlink.send(request)
-                _receive_answers(netlink, messages.sequence(request), receive)
+        for request in requests:
+            netlink.send(request)
+            _receive_answers(netlink, messages.sequence(request), lambda buffer: receive(SetPart(name, buffer)))
     except OSError as error:
         raise _refused(name, error.errno) from error
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 from knft.kernel import set_element_messages as messages
 from knft.kernel.set_keys import HOST_NUMBER, INTEGER, IPV4, IPV6, KEY_PARTS, PORT, KeyCodec, split_type
+from knft.kernel.worker_messages import SetPart
 from knft.nft.codec.elements import FOREIGN_VERDICT
 from knft.nft.expressions import Drop, Goto, Jump, Verdict
 from knft.nft.objects import ArrayName, Contents, ElementTimeout, Entry, Key
@@ -53,9 +54,10 @@ class SetReader:
 
     def __init__(self, name: str) -> None:
         """Start without elements."""
-        self._name = name
+        self.name = name
         self._kind: _Kind = _Unreadable(_NO_KEYS)
         self._is_readable = True
+        self._has_changed = False
         self._digest = hashlib.blake2b(digest_size=16)
 
     @property
@@ -64,16 +66,17 @@ class SetReader:
         return self._digest.digest()
 
     @property
-    def has_repeats(self) -> bool:
-        """Whether the kernel listed an element twice, as while it moves elements to a hash table of another size.
+    def may_be_incomplete(self) -> bool:
+        """Whether a transaction was committed during the dump, or the kernel listed an element twice.
 
-        Then other elements may be missing.
+        It repeats some elements and omits others while it moves them to a hash table of another size.
         """
-        return self._kind.has_repeats
+        return self._has_changed or self._kind.has_repeats
 
-    def receive(self, buffer: bytes) -> None:
-        """Add one buffer."""
-        for kind, data in messages.contents(buffer):
+    def receive(self, part: SetPart) -> None:
+        """Add one part of a dump."""
+        self._has_changed |= part.has_changed
+        for kind, data in messages.contents(part.buffer):
             self._digest.update(data)
             if kind == messages.NEW_SET:
                 self._kind = _kind_of(data)
@@ -94,7 +97,7 @@ class SetReader:
         found = Contents.empty()
         try:
             if self._is_readable:
-                self._kind.finish(self._name, found)
+                self._kind.finish(self.name, found)
         except ValueError:
             return False
         contents.update(found)

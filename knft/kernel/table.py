@@ -1,6 +1,6 @@
 """KernelTable: reads, declares, replaces, changes and deletes the table of one family in the kernel."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec import structs
@@ -8,16 +8,16 @@ from msgspec import structs
 from knft.errors import KernelError, LibraryDiedError, TableOwnedError, UnavailableError
 from knft.families import Family
 from knft.kernel.command_runner import CommandRunner
-from knft.kernel.generation import generation
 from knft.kernel.newer_sets import delete_newer_sets, library_death_error
 from knft.kernel.ownership import Ownership
 from knft.kernel.probe import require_working_library
 from knft.kernel.set_reader import SetReader
 from knft.kernel.table_flags import flags_of
+from knft.kernel.worker_messages import SetPart
 from knft.nft.codec.deletions import deletion_commands
 from knft.nft.codec.listing import TableListing, parse_listing
 from knft.nft.codec.tables import declarations_text, table_text, transaction_commands
-from knft.nft.objects import Key, NamedObject, Table, Value
+from knft.nft.objects import Contents, Key, NamedObject, Table, Value
 from knft.nft.transaction import Transaction
 
 _NO_SUCH_TABLE = "No such file or directory"
@@ -51,7 +51,7 @@ class KernelTable:
         if listing is None:
             return None
         containers = sorted(listing.containers - listing.dynamic)
-        unreadable = {name for name in containers if not self._read_set(name).add_to(listing.contents)}
+        unreadable = self._read_sets(containers, listing.contents)
         not_owned = self._ownership is not None and "persist" not in flags
         return structs.replace(
             listing, unreadable=frozenset(unreadable), must_be_replaced=not_owned or "dormant" in flags
@@ -88,30 +88,55 @@ class KernelTable:
         """
         listing = self._list(flags_of(self._family.nft, self._name))
         names = sorted(listing.dynamic) if listing is not None else []
-        return {name: dict(self._dump(name).timeouts()) for name in names}
+        found: dict[str, dict[Key, Value]] = {}
 
-    def _read_set(self, name: str) -> SetReader:
-        """Return all elements of a set or map; raise KernelError if it keeps changing.
+        def keep(reader: SetReader) -> None:
+            found[reader.name] = dict(reader.timeouts())
+
+        self._dump(names, keep)
+        return found
+
+    def _read_sets(self, names: Sequence[str], contents: Contents) -> set[str]:
+        """Add all elements of sets and maps to ``contents``; return the names of those that knft cannot read.
 
         A dump is complete if no transaction was committed meanwhile, and no element was listed twice. Otherwise two
         equal dumps in a row are enough. So other programs' transactions on their own tables cannot prevent the reading,
-        however frequent they are.
+        however frequent they are. Raises KernelError if a set keeps changing.
         """
-        previous = b""
+        unreadable: set[str] = set()
+        digests: dict[str, bytes] = {}
+        """The digests of incomplete dumps, by set."""
+        left = names
+
+        def add(reader: SetReader) -> None:
+            if reader.may_be_incomplete and reader.digest != digests.get(reader.name):
+                digests[reader.name] = reader.digest
+                return
+            digests.pop(reader.name, None)
+            if not reader.add_to(contents):
+                unreadable.add(reader.name)
+
         for _ in range(READ_ATTEMPTS):
-            before = generation()
-            reader = self._dump(name)
-            is_complete = generation() == before and not reader.has_repeats
-            if is_complete or reader.digest == previous:
-                return reader
-            previous = reader.digest
-        msg = f"cannot read the elements of {name!r}: it changed during each of {READ_ATTEMPTS} attempts"
+            self._dump(left, add)
+            left = list(digests)
+            if not left:
+                return unreadable
+        msg = f"cannot read the elements of {left[0]!r}: it changed during each of {READ_ATTEMPTS} attempts"
         raise KernelError(msg)
 
-    def _dump(self, name: str) -> SetReader:
-        reader = SetReader(name)
-        self._library.dump_elements(self._family.number, self._name, name, reader.receive)
-        return reader
+    def _dump(self, names: Sequence[str], on_end: Callable[[SetReader], None]) -> None:
+        """Read sets and maps; pass the reader of each one to ``on_end`` as soon as it has all elements."""
+        readers: dict[str, SetReader] = {}
+
+        def receive(part: SetPart) -> None:
+            if part.name not in readers:
+                readers[part.name] = SetReader(part.name)
+            readers[part.name].receive(part)
+            if part.is_last:
+                on_end(readers.pop(part.name))
+
+        if names:
+            self._library.dump_elements(self._family.number, self._name, names, receive)
 
     def ensure_working(self) -> None:
         """Raise UnavailableError if the library crashes even on a harmless command."""

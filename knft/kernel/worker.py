@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 import msgspec
 
@@ -19,7 +20,10 @@ from knft.kernel.libnftables import Library
 from knft.kernel.netlink_port_ids import netlink_port_ids
 from knft.kernel.privileges import die_with_parent, keep_net_admin
 from knft.kernel.process_names import set_process_name
-from knft.kernel.worker_messages import Answer, Commands, ElementDump, Elements, Hello
+from knft.kernel.worker_messages import Answer, Commands, ElementDump, Elements, Hello, SetPart
+
+MIN_ELEMENT_BYTES = 16 * 1024
+"""The parts of sets are sent when they have this size: the kernel's largest buffers alone, small ones together."""
 
 
 def main(requests: int, answers: int, parent: int) -> int:
@@ -59,11 +63,34 @@ def _serve(requests: int, answers: int) -> int:
             match request:
                 case Commands(text, terse):
                     send(Answer(output=library.run(text, terse=terse)))
-                case ElementDump(family, table, name):
-                    library.dump_elements(family, table, name, lambda buffer: send(Elements(buffer)))
+                case ElementDump(family, table, names):
+                    parts = _PartSender(send)
+                    library.dump_elements(family, table, names, parts.add)
+                    parts.send()
                     send(Answer())
         except KernelError as error:
             send(Answer(error=str(error), detail=error.detail))
+
+
+class _PartSender:
+    """Sends parts of sets; each message takes two system calls on either side, and most sets are empty."""
+
+    def __init__(self, send: Callable[[Elements], None]) -> None:
+        self._send = send
+        self._parts: list[SetPart] = []
+        self._bytes = 0
+
+    def add(self, part: SetPart) -> None:
+        self._parts.append(part)
+        self._bytes += len(part.buffer)
+        if self._bytes >= MIN_ELEMENT_BYTES:
+            self.send()
+
+    def send(self) -> None:
+        """Send the parts that are left."""
+        if self._parts:
+            self._send(Elements(self._parts))
+        self._parts, self._bytes = [], 0
 
 
 if __name__ == "__main__":

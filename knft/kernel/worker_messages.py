@@ -19,17 +19,27 @@ class Commands(Struct, tag=True):
 
 
 class ElementDump(Struct, tag=True):
-    """A request for the elements of one set or map; the answers are Elements, then an Answer."""
+    """A request for the elements of sets and maps; the answers are Elements, then an Answer."""
 
     family: int
     table: str
+    names: tuple[str, ...]
+
+
+class SetPart(Struct, array_like=True):
+    """A buffer with the declaration or elements of one set or map, or its last part, without a buffer."""
+
     name: str
+    buffer: bytes = b""
+    is_last: bool = False
+    has_changed: bool = False
+    """In the last part: whether a transaction was committed during the dump of this set."""
 
 
 class Elements(Struct, tag=True):
-    """A buffer of ``dump_elements``."""
+    """Consecutive parts of ``dump_elements``, sent together because most sets are small."""
 
-    buffer: bytes
+    parts: list[SetPart]
 
 
 class Answer(Struct, tag=True):

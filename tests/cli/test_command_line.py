@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from knft import __version__
 from knft.errors import KernelError, UnsupportedError
 from knft.kernel.probe import probe
+from knft.kernel.worker_messages import SetPart
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
 from tests.support.nft_process import library_in
@@ -181,7 +182,7 @@ class _KernelWithoutFeature:
             raise KernelError(msg, msg)
         return ""
 
-    def dump_elements(self, family: int, table: str, name: str, receive: Callable[[bytes], None]) -> None:
+    def dump_elements(self, family: int, table: str, names: Sequence[str], receive: Callable[[SetPart], None]) -> None:
         raise NotImplementedError
 
 

@@ -15,6 +15,7 @@ import pytest
 from knft.errors import KernelError, LibraryDiedError, UnavailableError, UnsupportedError
 from knft.kernel import process
 from knft.kernel.process import WorkerProcess
+from knft.kernel.worker_messages import SetPart
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -34,10 +35,10 @@ def test_parts_of_an_answer_are_progress(library: WorkerProcess) -> None:
     """The health check must see that a long read makes progress."""
     library.run("add table ip t\nadd set ip t s { type inet_service; }")
     library.run(f"add element ip t s {{ {', '.join(map(str, range(1, 1001)))} }}")
-    received: list[bytes] = []
+    received: list[SetPart] = []
     reported: list[int] = []
     library.on_progress = lambda: reported.append(len(received))
-    library.dump_elements(socket.AF_INET, "t", "s", received.append)
+    library.dump_elements(socket.AF_INET, "t", ["s"], received.append)
     assert reported == [*range(1, len(received) + 1), len(received)]
     assert len(received) > 1
 

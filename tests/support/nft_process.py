@@ -4,10 +4,11 @@ It uses select(), so a context whose socket is file descriptor 1024 or later abo
 change. knft's worker has a few open files; the test process has had a thousand.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from knft.kernel.process import WorkerProcess
+from knft.kernel.worker_messages import SetPart
 from tests.support.lab.namespace import Namespace
 
 
@@ -27,10 +28,10 @@ class NamespacedLibrary:
         with self._namespace.entered():
             return self._process.run(commands, terse=terse)
 
-    def dump_elements(self, family: int, table: str, name: str, receive: Callable[[bytes], None]) -> None:
+    def dump_elements(self, family: int, table: str, names: Sequence[str], receive: Callable[[SetPart], None]) -> None:
         """Read elements as WorkerProcess does."""
         with self._namespace.entered():
-            self._process.dump_elements(family, table, name, receive)
+            self._process.dump_elements(family, table, names, receive)
 
     def peak_memory(self) -> int:
         """Return the largest resident memory that the process has had, in bytes."""
