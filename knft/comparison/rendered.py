@@ -63,7 +63,7 @@ def _frontend_key(claim: LosingClaim) -> tuple[int, ...]:
 
 
 class RenderedRules(NamedTuple):
-    """Rule sets by IP version, and warnings that name what they leave out."""
+    """Rule sets by IP version, and warnings about frontends that they do not serve."""
 
     rules: Rules
     warnings: tuple[str, ...]

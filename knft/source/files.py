@@ -87,7 +87,7 @@ def read_stream(stream: BinaryIO, limit: int = MAX_BYTES) -> bytes:
         pieces.append(piece)
         size += len(piece)
         if size > limit:
-            msg = f"it has more than {limit} bytes, the limit"
+            msg = f"it is larger than the limit of {limit} bytes"
             raise SourceError(msg)
     return b"".join(pieces)
 

@@ -1,6 +1,6 @@
 """``python -m tests.bench`` runs the cases one after the other, and writes JSON, a table and a plot.
 
-An interrupted run writes what it has measured.
+If the run is interrupted, it still writes all results so far.
 """
 
 import argparse

@@ -65,7 +65,7 @@ def test_endless_capture_is_rejected(
 ) -> None:
     """Without a limit knft would use all memory; the limit is smaller in this test."""
     monkeypatch.setattr("knft.source.files.MAX_BYTES", 4 << 20)
-    with pytest.raises(SourceError, match=rf"^{flag}: /dev/zero: it has more than {4 << 20} bytes, the limit$"):
+    with pytest.raises(SourceError, match=rf"^{flag}: /dev/zero: it is larger than the limit of {4 << 20} bytes$"):
         captures.diff(flag, "/dev/zero", *more)
 
 
@@ -76,7 +76,7 @@ def test_endless_file_with_existing_rules_is_rejected(
     captures: Captures, backend: str, flag: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("knft.source.files.MAX_BYTES", 4 << 20)
-    with pytest.raises(SourceError, match=rf"^{flag}: /dev/zero: it has more than {4 << 20} bytes, the limit$"):
+    with pytest.raises(SourceError, match=rf"^{flag}: /dev/zero: it is larger than the limit of {4 << 20} bytes$"):
         captures.render("--backend", backend, flag, "/dev/zero")
 
 

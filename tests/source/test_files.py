@@ -134,7 +134,7 @@ def test_file_without_a_size_is_limited() -> None:
     path = Path("/proc/self/status")
     assert path.stat().st_size == 0
     assert b"VmRSS" in files.read_manifest(path)
-    with pytest.raises(SourceError, match=r"^it has more than 10 bytes, the limit$"):
+    with pytest.raises(SourceError, match=r"^it is larger than the limit of 10 bytes$"):
         files.read_manifest(path, 10)
 
 
@@ -253,5 +253,5 @@ def test_endless_input_is_an_error(path: str) -> None:
         done = subprocess.run(
             [*KNFT, "render", "-f", path, *NODE_FLAG], stdin=zero, capture_output=True, text=True, check=False
         )
-    message = f"knft: {path}: it has more than {files.MAX_BYTES} bytes, the limit\n"
+    message = f"knft: {path}: it is larger than the limit of {files.MAX_BYTES} bytes\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
