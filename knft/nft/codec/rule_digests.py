@@ -5,15 +5,18 @@ lists other forms, knft considers the rules changed and writes them again.
 """
 
 import hashlib
-import json
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from knft.nft.codec.tables import rule_json
 from knft.nft.expressions import Rule
 
 Json = dict[str, Any]
+
+_ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 # Small, because a chain of a sticky Service port with many endpoints takes 20 KiB and rarely repeats.
@@ -28,7 +31,7 @@ def listed_digest(rules: Iterable[Json]) -> str:
     digest = hashlib.sha256()
     for rule in rules:
         normalized = ([_normalized(statement) for statement in rule["expr"]], rule.get("comment", ""))
-        digest.update(json.dumps(normalized, sort_keys=True).encode() + b"\n")
+        digest.update(_ENCODER.encode(normalized) + b"\n")
     return digest.hexdigest()[:16]
 
 
