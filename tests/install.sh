@@ -20,12 +20,15 @@ command -v ip >/dev/null || [ -x /sbin/ip ] || missing="$missing iproute2"
 command -v sysctl >/dev/null || [ -x /sbin/sysctl ] || missing="$missing procps"
 command -v setpriv >/dev/null || missing="$missing util-linux"
 
+# The distribution's Python first: it is built with profile-guided optimisation, which one built from source often is not
+# (3.11.7 without it needs 1.15 to 1.4 times the CPU time of Debian 12's 3.11.2).
 python=
-for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11; do
+for candidate in "${PYTHON:-}" /usr/bin/python3 python3 python3.13 python3.12 python3.11; do
     [ -n "$candidate" ] || continue
     if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
         python=$candidate
-        break
+        # Without the module ensurepip, another Python may do; otherwise the package python3-venv is installed below.
+        "$python" -c 'import ensurepip, venv' 2>/dev/null && break
     fi
 done
 [ -n "$python" ] || missing="$missing python3"
