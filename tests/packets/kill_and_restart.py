@@ -55,14 +55,17 @@ class KillResult(NamedTuple):
         )
 
 
-def run_kills(lab: Lab, folder: Path, kills: int, seed: int) -> KillResult:
-    """Kill knft ``kills`` times in a lab with many client addresses; manifests and logs are written to ``folder``."""
+def run_kills(lab: Lab, folder: Path, kills: int, seed: int, *, pause: float = PAUSE) -> KillResult:
+    """Kill knft ``kills`` times in a lab with many client addresses; manifests and logs are written to ``folder``.
+
+    ``pause`` is the time in seconds after each connection.
+    """
     node, cluster = lab.host("node").namespace, folder / "manifests"
     cluster.mkdir()
     manifests = ChangingManifests(cluster, Random(seed))  # noqa: S311 - reproducible
     client_frontends = {lab.host(client): frontends(client) for client in CLIENTS}
     plans = {host: [frontend.target for frontend in seen] for host, seen in client_frontends.items()}
-    clients = ClientProcesses(plans, folder, ENDLESS, seed, pause=PAUSE)
+    clients = ClientProcesses(plans, folder, ENDLESS, seed, pause=pause)
     flush_conntrack(node)
     with RestartedKnft(node, cluster, folder) as restarted:
         with (
