@@ -26,12 +26,12 @@ class MentionedValues:
 
     def __init__(self, rule_sets: Iterable[RuleSet]) -> None:
         """Collect the values of all rules and of the collections that they look up."""
+        self._rule_sets = tuple(rule_sets)
         self._ranges: dict[Field, set[tuple[int, int]]] = {field: set() for field in Field}
         self.interfaces: set[str] = set()
-        self._ports: set[tuple[int, int]] = set()
         self.destinations_of_multi_range_tests: set[int] = set()
         """Destinations in an inverted test, or in a test that lists several ranges."""
-        for rules in rule_sets:
+        for rules in self._rule_sets:
             for server in rules.servers:
                 self._ranges[Field.DESTINATION].add((server.address, server.address))
                 self._ranges[Field.PROTOCOL].add((server.protocol, server.protocol))
@@ -39,7 +39,6 @@ class MentionedValues:
             for rule in _all_rules(rules):
                 for step in rule.steps:
                     self._add_step(step, lookups)
-                self._add_ports(rule, rules)
             for name, positions in lookups.items():
                 self._add_elements(rules.collections[name], positions)
 
@@ -54,7 +53,7 @@ class MentionedValues:
 
     def ports(self) -> Ranges:
         """Return the destination ports of rules that apply to more than one destination."""
-        return ranges(self._ports)
+        return ranges({pair for rules in self._rule_sets for rule in _all_rules(rules) for pair in _ports(rule, rules)})
 
     def sources(self) -> set[tuple[int, int]]:
         """Return the ranges of sources, including those of original sources."""
@@ -75,18 +74,6 @@ class MentionedValues:
             positions = lookups.setdefault(step.collection, set())
             positions.update((number, part) for number, part in enumerate(step.key) if isinstance(part, Field))
 
-    def _add_ports(self, rule: Rule, rules: RuleSet) -> None:
-        if _has_single_destination(rule):
-            return
-        for step in rule.steps:
-            if isinstance(step, Within) and step.field is Field.DESTINATION_PORT:
-                self._ports.update(step.ranges)
-            elif isinstance(step, InSet | VmapLookup | DnatMapLookup) and Field.DESTINATION not in step.key:
-                for position, part in enumerate(step.key):
-                    if part is Field.DESTINATION_PORT:
-                        parts = (element.key[position] for element in rules.collections[step.collection].elements)
-                        self._ports.update((item, item) if isinstance(item, int) else item for item in parts)
-
     def _add_elements(self, collection: Collection, positions: set[tuple[int, Field]]) -> None:
         for position, field in positions:
             found = self._ranges[field]
@@ -98,6 +85,20 @@ class MentionedValues:
 def _all_rules(rules: RuleSet) -> Iterator[Rule]:
     for chain in rules.chains.values():
         yield from chain.rules
+
+
+def _ports(rule: Rule, rules: RuleSet) -> Iterator[tuple[int, int]]:
+    """Yield the destination ports that a rule mentions, unless it applies to one destination only."""
+    if _has_single_destination(rule):
+        return
+    for step in rule.steps:
+        if isinstance(step, Within) and step.field is Field.DESTINATION_PORT:
+            yield from step.ranges
+        elif isinstance(step, InSet | VmapLookup | DnatMapLookup) and Field.DESTINATION not in step.key:
+            for position, part in enumerate(step.key):
+                if part is Field.DESTINATION_PORT:
+                    parts = (element.key[position] for element in rules.collections[step.collection].elements)
+                    yield from ((item, item) if isinstance(item, int) else item for item in parts)
 
 
 def _has_single_destination(rule: Rule) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Iterator
 from copy import copy
 from fractions import Fraction
+from functools import cached_property
 
 from knft.interpret.outcomes import (
     POLICY_DROP,
@@ -60,10 +61,15 @@ class Walker:
         self._stages = HookStages(rules, chains)
         self._actions = self.actions(chains, collections, _timeouts(rules), self._is_local, indexes.recorder)
         self._servers = ServerTable(rules.servers)
-        self._address_groups = AddressGroups(rules, node_addresses)
+        self._rules = rules
         self._path_cache: dict[Hashable, list[WalkEnd]] = {}
         self._version = rules.version
         self._ends: list[WalkEnd] = []
+
+    @cached_property
+    def _address_groups(self) -> AddressGroups:
+        """Groups of endpoint addresses, made for the first translated packet: many walkers of a comparison see none."""
+        return AddressGroups(self._rules, self._node_addresses)
 
     def paths(self, packets: PacketClass, affinity: frozenset[AffinityEntry] = frozenset()) -> list[Path]:
         """Return all paths of a packet class; for each packet of the class, the shares of its paths sum to one.
