@@ -4,11 +4,13 @@ import errno
 import logging
 import select
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 
 from knft.errors import KernelError
+from knft.kernel import netlink_dump, netlink_messages
 
 log = logging.getLogger("knft")
 
@@ -21,6 +23,9 @@ STOP_CHECK_SECONDS = 0.5
 BUFFER_BYTES = 1024 * 1024
 
 _NETLINK_ROUTE = 0
+_NEW_ADDRESS, _GET_ADDRESS = 20, 22  # RTM_NEWADDR, RTM_GETADDR
+_IFADDRMSG = struct.Struct("=BBBBI")
+_ADDRESS, _LOCAL = 1, 2  # IFA_...
 _ADDRESS_GROUPS = 1 << (5 - 1) | 1 << (9 - 1)  # RTNLGRP_IPV4_IFADDR and RTNLGRP_IPV6_IFADDR
 _READ_BYTES = 64 * 1024
 
@@ -29,22 +34,26 @@ Addresses = frozenset[str]
 
 def local_addresses() -> Addresses:
     """Return all addresses of all interfaces as canonical text, including loopback and link-local ones."""
-    from pyroute2 import (  # type: ignore[import-untyped]  # noqa: PLC0415 - slow to import, needed by `knft run` only
-        IPRoute,
-        NetlinkError,
-    )
-
     try:
-        with IPRoute() as netlink:
-            messages = [
-                message for family in (socket.AF_INET, socket.AF_INET6) for message in netlink.get_addr(family=family)
-            ]
-    except (NetlinkError, OSError) as error:
+        return frozenset(
+            text
+            for family in (socket.AF_INET, socket.AF_INET6)
+            for item in netlink_dump.dump(
+                _NETLINK_ROUTE, _GET_ADDRESS, _IFADDRMSG.pack(family, 0, 0, 0, 0), _NEW_ADDRESS
+            )
+            if (text := _address(family, item))
+        )
+    except OSError as error:
         msg = f"cannot read the addresses of the network interfaces: {error}"
         raise KernelError(msg) from error
+
+
+def _address(family: int, item: bytes) -> str:
+    """Return this host's address in an item of the list; "" if it has none."""
+    fields = netlink_messages.payloads(item, _IFADDRMSG.size, len(item))
     # On a point-to-point link IFA_LOCAL is this host's address and IFA_ADDRESS is the peer's.
-    found = (message.get("IFA_LOCAL") or message.get("IFA_ADDRESS") for message in messages)
-    return frozenset(address for address in found if address)
+    raw = fields.get(_LOCAL) or fields.get(_ADDRESS)
+    return socket.inet_ntop(family, raw) if raw else ""
 
 
 class AddressMonitor:

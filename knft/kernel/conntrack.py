@@ -1,4 +1,4 @@
-"""Lists and deletes the kernel's UDP conntrack entries, through pyroute2's netlink socket.
+"""Lists and deletes the kernel's UDP conntrack entries, through netlink.
 
 The sync thread waits a few milliseconds at most: this module releases the GIL after each dump buffer (150
 messages) and once for each batch of deletions. With pyroute2's own dump a sync waited for more than 100 ms.
@@ -27,6 +27,7 @@ DELETE_BATCH = 64
 """How many deletions are sent together. Their acknowledgements fit into any receive buffer."""
 YIELD_SECONDS = 0.0003
 """How long to sleep to release the GIL, so that a waiting thread gets it."""
+_NETFILTER = 12  # NETLINK_NETFILTER
 _READ_BYTES = 64 * 1024  # the kernel's buffers have up to 32 KiB
 
 
@@ -45,7 +46,7 @@ class DeletedFlows(Struct, frozen=True):
 
 
 class NetlinkSocket(Protocol):
-    """The methods of pyroute2's socket that are used."""
+    """The methods of a socket that are used."""
 
     def sendto(self, data: bytes, address: tuple[int, int], /) -> int:
         """Send one or more messages."""
@@ -163,19 +164,12 @@ def _yield_gil() -> None:
 @contextmanager
 def open_flow_table(family: int) -> Iterator[FlowTable]:
     """Open the flows of the calling thread's network namespace; raise KernelError if the kernel refuses."""
-    from pyroute2.netlink.nfnetlink.nfctsocket import (  # type: ignore[import-untyped]  # noqa: PLC0415 - heavy
-        NFCTSocket,
-    )
-
-    netlink = NFCTSocket(nfgen_family=family)
     try:
-        # Only the socket is used, not pyroute2's event loop.
-        netlink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", ANSWER_TIMEOUT_SECONDS, 0))
-        yield FlowTable(netlink, family)
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETFILTER) as netlink:
+            netlink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", ANSWER_TIMEOUT_SECONDS, 0))
+            yield FlowTable(netlink, family)
     except OSError as error:
         raise _refused(error.errno) from error
-    finally:
-        netlink.close()
 
 
 def _refused(code: int | None) -> KernelError:

@@ -59,6 +59,10 @@ def delete_server(address: str, protocol: str, port: int) -> None:
 
 def read_device(name: str) -> Device | None:
     """Return the device of that name, or None if there is none; raise KernelError."""
+    try:
+        socket.if_nametoindex(name)
+    except OSError:
+        return None  # without pyroute2, which `knft run` then does not import
     from pyroute2 import IPRoute  # noqa: PLC0415 - slow to import
 
     with _kernel_errors(f"device {name}"), IPRoute() as route:

@@ -13,22 +13,22 @@ An expression in user data is a sequence of attributes. Those of a concatenation
 """
 
 import struct
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import Struct
 
 from knft.errors import KernelError, LibraryDiedError, UnavailableError
 from knft.families import FAMILY_OF_NUMBER, Family
+from knft.kernel import nftables_dump
 from knft.kernel.set_deletion import delete_set
-from knft.kernel.table_flags import NFPROTO_NAMES
 
 FAMILY_NUMBER = {family: number for number, family in FAMILY_OF_NUMBER.items()}
 
 _PLAIN_TYPE = 4
 """The number of the expression kind for plain types in user data, which 1.0.6 does not know."""
 _CONCATENATION = 13
-_TYPES = ("NFTNL_UDATA_SET_KEY_TYPEOF", "NFTNL_UDATA_SET_DATA_TYPEOF")
+_SET_TABLE, _SET_NAME, _USER_DATA = 1, 2, 13  # NFTA_SET_...
+_TYPES = (3, 4)  # NFTNL_UDATA_SET_KEY_TYPEOF, NFTNL_UDATA_SET_DATA_TYPEOF
 _KIND = struct.Struct("=BBI")
 """The beginning of an expression in user data: attribute 0 (1 byte), length 4 (1 byte), expression kind (4 bytes)."""
 _PARTS = _KIND.size + 2 + 2
@@ -46,15 +46,9 @@ class NamedSet(Struct, frozen=True):
 
 def named_sets() -> list[NamedSet]:
     """Return the sets and maps of all tables; raise KernelError if the kernel refuses."""
-    from pyroute2.netlink.exceptions import (  # type: ignore[import-untyped]  # noqa: PLC0415 - slow to import
-        NetlinkError,
-    )
-    from pyroute2.nftables.main import NFTables  # type: ignore[import-untyped]  # noqa: PLC0415
-
     try:
-        with NFTables(nfgen_family=0) as netlink:
-            return [_named_set(message) for message in netlink.get_sets()]
-    except (NetlinkError, OSError) as error:
+        return [_named_set(item) for item in nftables_dump.dump(nftables_dump.GET_SET, nftables_dump.NEW_SET)]
+    except OSError as error:
         msg = f"cannot list the names of nftables sets: {error}"
         raise KernelError(msg) from error
 
@@ -102,16 +96,18 @@ def _describe_sets(sets: Iterable[NamedSet]) -> str:
     return ", ".join(f"{table} ({', '.join(sorted(names))})" for table, names in sorted(tables.items()))
 
 
-def _named_set(message: Any) -> NamedSet:  # noqa: ANN401 - pyroute2 has no types
-    family = message["nfgen_family"]
-    data = dict(message.get_attr("NFTA_SET_USERDATA") or ())
-    newer = any(_is_newer(data[key]) for key in _TYPES if key in data)
-    return NamedSet(
-        NFPROTO_NAMES.get(family, str(family)),
-        message.get_attr("NFTA_SET_TABLE"),
-        message.get_attr("NFTA_SET_NAME"),
-        newer,
-    )
+def _named_set(item: nftables_dump.Item) -> NamedSet:
+    newer = any(kind in _TYPES and _is_newer(value) for kind, value in _user_data(item.fields.get(_USER_DATA, b"")))
+    return NamedSet(item.family, item.text(_SET_TABLE), item.text(_SET_NAME), newer)
+
+
+def _user_data(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield kind and payload of the attributes of a set's user data, with one byte for each kind and length."""
+    start = 0
+    while start + 2 <= len(data):
+        kind, length = data[start], data[start + 1]
+        yield kind, data[start + 2 : start + 2 + length]
+        start += 2 + length
 
 
 def _is_newer(expression: bytes) -> bool:

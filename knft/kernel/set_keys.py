@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from knft.kernel.set_element_messages import padded
+from knft.kernel.netlink_messages import padded
 from knft.nft.objects import Key
 from knft.protocols import PROTOCOL_NAMES
 

@@ -12,6 +12,7 @@ import hashlib
 import struct
 from collections.abc import Iterator
 
+from knft.kernel import netlink_messages
 from knft.kernel import set_element_messages as messages
 from knft.kernel.set_keys import HOST_NUMBER, INTEGER, IPV4, IPV6, KEY_PARTS, PORT, KeyCodec, split_type
 from knft.kernel.worker_messages import SetPart
@@ -85,7 +86,7 @@ class SetReader:
 
     def _can_read(self, data: bytes) -> bool:
         try:
-            for number, start, end in messages.attributes(data):
+            for number, start, end in netlink_messages.attributes(data):
                 if number == _ELEMENTS:
                     self._kind.add_list(data[start:end])
         except (ValueError, KeyError, IndexError, struct.error):
@@ -110,7 +111,7 @@ class SetReader:
 
 def _kind_of(declaration: bytes) -> "_Kind":
     """Return the reader for a declaration."""
-    fields = messages.payloads(declaration, 0, len(declaration))
+    fields = netlink_messages.payloads(declaration, 0, len(declaration))
     flags, key, data = (_number(fields.get(number, b"")) for number in (_SET_FLAGS, _KEY_TYPE, _DATA_TYPE))
     key_types, value_types = split_type(key), split_type(data)
     if not key_types or not KEY_PARTS.keys() >= set(key_types) or flags & _OBJECT_MAP:
@@ -138,9 +139,9 @@ class _Kind:
 
     def add_list(self, elements: bytes) -> None:
         """Add a list of elements."""
-        for kind, start, end in messages.attributes(elements):
+        for kind, start, end in netlink_messages.attributes(elements):
             if kind == _ELEMENT:
-                self.add(messages.payloads(elements, start, end))
+                self.add(netlink_messages.payloads(elements, start, end))
 
     def add(self, element: _Element) -> None:
         """Add an element."""
@@ -166,7 +167,7 @@ class _Unreadable(_Kind):
 def _raw_value(data: bytes) -> bytes:
     """Return the bytes of a key or value."""
     if data[: _HEAD.size] != _HEAD.pack(len(data), _VALUE):
-        data = messages.payloads(data, 0, len(data)).get(_VALUE, b"")
+        data = netlink_messages.payloads(data, 0, len(data)).get(_VALUE, b"")
         if not data:
             msg = "neither a key nor a value"
             raise ValueError(msg)
@@ -219,8 +220,8 @@ class _Verdicts(_Kind):
 
 def _verdict(data: bytes) -> Verdict | None:
     """Return a verdict, None if knft writes no such verdict."""
-    kind, start, end = next(messages.attributes(data), (0, 0, 0))
-    fields = messages.payloads(data, start, end)
+    kind, start, end = next(netlink_messages.attributes(data), (0, 0, 0))
+    fields = netlink_messages.payloads(data, start, end)
     if kind != _VERDICT:
         return None
     chain = fields.get(_CHAIN, b"").rstrip(b"\0").decode(errors="replace")

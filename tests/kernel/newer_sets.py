@@ -6,7 +6,7 @@ The user data are those that nft 1.1.3 writes for ``set mine { type ipv4_addr; }
 import socket
 import struct
 
-from knft.kernel.table_flags import NFPROTO_NAMES
+from knft.kernel.nftables_dump import NFPROTO_NAMES
 
 _NETFILTER = 12  # NETLINK_NETFILTER
 _SUBSYSTEM = 10

@@ -1,4 +1,4 @@
-"""The daemon loads neither libnftables nor its Python binding; its worker process does.
+"""The daemon and its worker process load only the packages that they need; only the worker loads libnftables.
 
 See docs/design/worker-process.md#licences.
 """
@@ -15,6 +15,10 @@ from tests.support.processes import worker_processes
 pytestmark = pytest.mark.kernel
 
 BINDING = {"nftables", "knft.kernel.libnftables"}
+DAEMON_PACKAGES = {"click", "msgspec", "prometheus_client", "urllib3", "watchfiles", "yaml"}
+WORKER_PACKAGES = {"msgspec", "nftables"}
+"""The packages of pyproject.toml that are loaded; the others would only cost CPU time and memory at each start."""
+DEPENDENCIES = {*DAEMON_PACKAGES, *WORKER_PACKAGES, "jinja2", "jsonschema", "kubernetes", "pyroute2", "rich"}
 
 RECORD_IMPORTS = """
 import os, sys
@@ -32,8 +36,12 @@ sys.addaudithook(record)
 """Python imports this as ``sitecustomize`` at its start; the hook sees each module that the process loads later."""
 
 
-def test_only_the_worker_process_loads_libnftables(namespace: Namespace, tmp_path: Path) -> None:
-    """Both have synced a Service and a change of it."""
+def _packages(modules: set[str]) -> set[str]:
+    return {module.partition(".")[0] for module in modules} & DEPENDENCIES
+
+
+def test_only_needed_packages_are_loaded(namespace: Namespace, tmp_path: Path) -> None:
+    """The daemon and its worker process have synced a Service and a change of it."""
     hooks, imports = tmp_path / "hooks", tmp_path / "imports"
     hooks.mkdir()
     imports.mkdir()
@@ -46,6 +54,8 @@ def test_only_the_worker_process_loads_libnftables(namespace: Namespace, tmp_pat
         (worker,) = worker_processes(daemon)
         modules = {pid: set((imports / str(pid)).read_text().split()) for pid in (daemon, worker)}
         maps = {pid: Path(f"/proc/{pid}/maps").read_text() for pid in (daemon, worker)}
+    assert _packages(modules[daemon]) == DAEMON_PACKAGES
+    assert _packages(modules[worker]) == WORKER_PACKAGES
     assert "libnftables" not in maps[daemon]
     assert "libnftables" in maps[worker]
     assert "knft.kernel.process" in modules[daemon]
