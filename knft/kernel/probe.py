@@ -21,15 +21,19 @@ _NO_PRIVILEGE = "CAP_NET_ADMIN is missing: run knft as root, or give its contain
 _CAP_NET_ADMIN = 1 << 12
 
 
-def _probe_commands(family: Family, chain_type: str, rule: str) -> str:
-    # Created and deleted in one transaction, so that it never takes effect and nothing remains.
+def _probe_commands(family: Family, *rules: tuple[str, str]) -> str:
+    """Return commands for a table with these rules, each in a chain of the given type."""
     table = f"{family.nft} knft-probe"
-    return f"table {table} {{ chain probe {{\n{_HOOKS[chain_type]}\n{rule}\n}}\n}}\ndelete table {table}\n"
+    chains = "\n".join(
+        f"chain probe-{number} {{\n{_HOOKS[chain_type]}\n{rule}\n}}" for number, (chain_type, rule) in enumerate(rules)
+    )
+    # Created and deleted in one transaction, so that it never takes effect and nothing remains.
+    return f"table {table} {{\n{chains}\n}}\ndelete table {table}\n"
 
 
 def require_working_library(library: CommandRunner, family: Family) -> None:
     """Run a harmless command; raise LibraryDiedError if libnftables crashes even on that."""
-    library.run(_probe_commands(family, "filter", "counter"))
+    library.run(_probe_commands(family, ("filter", "counter")))
 
 
 def require_privilege(process_status: str | None = None) -> None:
@@ -49,10 +53,21 @@ def probe(library: CommandRunner) -> None:
 
     Also raised if libnftables crashes, which does not depend on the kernel.
     """
+    try:
+        library.run("".join(_probe_commands(family, *(feature[2:] for feature in _FEATURES)) for family in Family))
+    except LibraryDiedError as error:
+        raise UnsupportedError(str(library_death_error(error))) from error
+    except KernelError as error:
+        _raise_for_feature(library)
+        raise UnsupportedError(str(error)) from error
+
+
+def _raise_for_feature(library: CommandRunner) -> None:
+    """Probe each feature alone; raise UnsupportedError for the first one that the kernel rejects."""
     for family in Family:
         for feature, option, chain_type, rule in _FEATURES:
             try:
-                library.run(_probe_commands(family, chain_type, rule))
+                library.run(_probe_commands(family, (chain_type, rule)))
             except LibraryDiedError as error:
                 raise UnsupportedError(str(library_death_error(error))) from error
             except KernelError as error:
