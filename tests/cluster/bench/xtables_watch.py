@@ -8,13 +8,9 @@ import ctypes
 import os
 import socket
 import struct
-import threading
 import time
-from collections.abc import Iterable
-from typing import Self
 
-from tests.cluster.bench.address_search import AddressSearch
-from tests.support.lab.namespace import Namespace
+from tests.cluster.bench.endpoint_watch import EndpointWatch
 
 _TABLE = b"nat".ljust(32, b"\0")
 _GET_INFO, _GET_ENTRIES = 64, 65  # IPT_SO_GET_INFO and IPT_SO_GET_ENTRIES of linux/netfilter_ipv4/ip_tables.h
@@ -25,46 +21,19 @@ _READING_SHARE = 0.05
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class XtablesWatch:
-    """A context manager, which polls in a thread of its own until all endpoints were added."""
+class XtablesWatch(EndpointWatch):
+    """Polls the table."""
 
-    def __init__(self, namespace: Namespace, numbers: Iterable[int]) -> None:
-        """Take the numbers of endpoints that are not in the rules yet."""
-        self._namespace = namespace
-        self._search = AddressSearch(numbers)
-        self._time = 0.0
-        self._is_closed = False
-
-    def __enter__(self) -> Self:
-        """Start to poll."""
-        with self._namespace.entered():
-            self._socket = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
-        self._thread = threading.Thread(target=self._look, name="xtables-watch")
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Stop."""
-        self._is_closed = True
-        self._thread.join()
-        self._socket.close()
-
-    def wait(self, seconds: float) -> float:
-        """Return the ``time.monotonic()`` of the change that added the last endpoint; raise TimeoutError."""
-        self._thread.join(seconds)
-        if self._search.missing:
-            msg = f"{self._search.missing} endpoints are not in the rules after {seconds:g} s"
-            raise TimeoutError(msg)
-        return self._time
+    def _open(self) -> socket.socket:
+        return socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
 
     def _look(self) -> None:
         known, next_reading = self._info(), time.monotonic() + _FIRST_READING_SECONDS
-        while self._search.missing and not self._is_closed:
+        while self._is_looking():
             info, now = self._info(), time.monotonic()
             if info != known or now > next_reading:
                 known = info
-                self._search.search(self._entries(info))
-                self._time = now
+                self._found(self._entries(info), now)
                 next_reading = now + (time.monotonic() - now) / _READING_SHARE
             time.sleep(_POLL_SECONDS)
 
