@@ -56,18 +56,26 @@ class Case(NamedTuple):
             **settings,
         )
 
-    def sync_input(
-        self, settings: iptables.Settings | ipvs.Settings, previous: tuple[ObjectChange, ...] | None
-    ) -> SyncInput:
-        """Return the input of a sync in mode iptables or ipvs, as ``knft render --backend`` makes it."""
-        options = KubeProxyOptions(
+    def knft_config(self) -> Config:
+        """Return knft's configuration, for a case of mode nftables."""
+        service_cidrs = (self.configuration["serviceCIDRs"],)
+        return self.config(service_cidrs=service_cidrs, nodeport_addresses=self.nodeport_addresses or ("all",))
+
+    def kube_proxy_options(self, settings: iptables.Settings | ipvs.Settings) -> KubeProxyOptions:
+        """Return the options of ``knft render --backend``."""
+        return KubeProxyOptions(
             config=self.config(),
             settings=settings,
             nodeport_addresses=self.nodeport_addresses,
             local_addresses=self.local_addresses,
             random_fully=self.configuration["randomFully"],
         )
-        inputs = dict(sync_inputs(ObjectSnapshots(self.changes(), previous), options))
+
+    def sync_input(
+        self, settings: iptables.Settings | ipvs.Settings, previous: tuple[ObjectChange, ...] | None
+    ) -> SyncInput:
+        """Return the input of a sync, as ``knft render --backend`` makes it."""
+        inputs = dict(sync_inputs(ObjectSnapshots(self.changes(), previous), self.kube_proxy_options(settings)))
         return inputs[Family(self.configuration["family"])]
 
     def changes(self) -> tuple[ObjectChange, ...]:

@@ -35,7 +35,5 @@ def test_outcomes_are_equal(case: Case, library: NamespacedLibrary) -> None:
 def _sides(case: Case, library: NamespacedLibrary) -> Sides:
     """Return the rules of the test, as nft lists them, and knft's."""
     library.run("\n".join(("flush ruleset", *case.result["nft"])))
-    given = case.configuration
-    config = case.config(service_cidrs=(given["serviceCIDRs"],), nodeport_addresses=case.nodeport_addresses or ("all",))
-    knft = KnftInput(case.changes(), config, case.local_addresses)
+    knft = KnftInput(case.changes(), case.knft_config(), case.local_addresses)
     return captured_sides(Capture(nftables=library.run("list ruleset").encode()), knft)
