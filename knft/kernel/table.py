@@ -16,7 +16,7 @@ from knft.kernel.table_flags import flags_of
 from knft.kernel.worker_messages import SetPart
 from knft.nft.codec.deletions import deletion_commands
 from knft.nft.codec.listing import TableListing, parse_listing
-from knft.nft.codec.tables import declarations_text, table_text, transaction_commands
+from knft.nft.codec.tables import creation_commands, declarations_text, table_text, transaction_commands
 from knft.nft.objects import Contents, Key, NamedObject, Table, Value
 from knft.nft.transaction import Transaction
 
@@ -106,7 +106,7 @@ class KernelTable:
         unreadable: set[str] = set()
         digests: dict[str, bytes] = {}
         """The digests of incomplete dumps, by set."""
-        left = names
+        remaining = names
 
         def add(reader: SetReader) -> None:
             if reader.may_be_incomplete and reader.digest != digests.get(reader.name):
@@ -117,11 +117,11 @@ class KernelTable:
                 unreadable.add(reader.name)
 
         for _ in range(READ_ATTEMPTS):
-            self._dump(left, add)
-            left = list(digests)
-            if not left:
+            self._dump(remaining, add)
+            remaining = list(digests)
+            if not remaining:
                 return unreadable
-        msg = f"cannot read the elements of {left[0]!r}: it changed during each of {READ_ATTEMPTS} attempts"
+        msg = f"cannot read the elements of {remaining[0]!r}: it changed during each of {READ_ATTEMPTS} attempts"
         raise KernelError(msg)
 
     def _dump(self, names: Sequence[str], on_end: Callable[[SetReader], None]) -> None:
@@ -149,6 +149,11 @@ class KernelTable:
         """Create the table and its containers; existing ones are unchanged."""
         with self._keeping_ownership():
             self._library.run(declarations_text(self._with_ownership(table)))
+
+    def create(self, declared: Table, first: Transaction) -> None:
+        """Create the table, which does not exist, its containers, and what ``first`` adds, in one transaction."""
+        with self._keeping_ownership():
+            self._library.run(creation_commands(self._with_ownership(declared), first))
 
     def replace(self, table: Table) -> None:
         """Replace the existing table by ``table`` in one transaction."""

@@ -61,11 +61,6 @@ class Transaction(Struct, frozen=True):
         for piece in pieces:
             yield Transaction(self.family, self.table, new_chains=piece)
 
-    @property
-    def new_rule_count(self) -> int:
-        """The number of rules in ``new_chains``."""
-        return sum(len(chain.rules) for chain in self.new_chains)
-
     def split_endpoints(self, size: int, sets: Collection[str] = ()) -> tuple["Transaction", "Transaction"]:
         """Return a transaction that adds what the endpoint phase adds, and the transaction without that.
 

@@ -5,7 +5,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ from knft.delta.diff import ContentsDiff
 from knft.memory_errors import exit_if_out_of_memory
 from knft.model.names import ServicePortName
 from knft.model.plan import ServicePlan
-from knft.nft.expressions import Goto
+from knft.nft.expressions import Goto, Verdict
 from knft.nft.objects import Chain, Contents, Entry, Key
 from knft.nft.transaction import Transaction
 from knft.render import layout, names
@@ -29,12 +29,12 @@ from knft.sync.table_snapshot import Owner, SpecialOwner, StickyPortRecord, Tabl
 
 MAX_RULES = 1 << 10
 """Once a transaction of a partial sync has this many rules of sticky Service ports, the other sticky Service ports are
-postponed. If a new table has more rules in new chains, these are sent before the main phase. For a rule as JSON,
-libnftables 1.0.6 needs about 18 KB of memory. This many rules are less than a MiB of JSON, so that the worker process
-is not replaced (``knft.kernel.process.RECYCLE_BYTES``)."""
+postponed. If a transaction has more rules in new chains, these are sent before the main phase. For a rule as text,
+libnftables 1.0.6 needs about 9 KB of memory. This many rules are less than a MiB of text, so that the worker process is
+not replaced (``knft.kernel.process.RECYCLE_BYTES``)."""
 
 MAX_NEW_RULES = 3 << 10
-"""The most rules in one transaction of the new-chains phase. It is sent as text, a third of the size of JSON."""
+"""The most rules in one transaction of the new-chains phase."""
 
 MAX_ELEMENTS = 1 << 13
 """The most elements in one transaction of the endpoint phase or the cleanup phase. libnftables 1.0.6 needs nearly 3 KB
@@ -91,24 +91,23 @@ def prepare_transaction(
     removed, superseded_removals = superseded.split(diff)
     removed, unreachable = defer_unreachable(removed, diff.added, MAX_ELEMENTS)
     new_shared, changed_shared = _missing_shared_chains(snapshot, desired, rendering.claims.chains)
-    early_chains = _early_chains(diff)
+    new_chains = (*(shared_chain(spec, family, config) for spec in new_shared), *diff.new_chains)
+    are_early = _are_created_early(new_chains, diff)
     transaction = Transaction(
         family.nft,
         names.TABLE,
-        new_chains=(
-            *(shared_chain(spec, family, config) for spec in new_shared),
-            *(chain for chain in diff.new_chains if chain.name in early_chains),
-        ),
+        new_chains=new_chains if are_early else (),
         chains=(
+            *(() if are_early else new_chains),
             *_missing_constant_chains(snapshot, state, config),
             *(shared_chain(spec, family, config) for spec in changed_shared),
-            *(chain for chain in diff.new_chains if chain.name not in early_chains),
             *diff.changed_chains,
             *(Chain(name) for name in diff.emptied_chains),
         ),
         removed=removed,
         added=diff.added,
         deferred_removals=_joined(superseded_removals, unreachable),
+        deleted_chains=diff.emptied_chains,
     )
     numbering = rendering.numbers.sticky
     return PreparedTransaction(
@@ -382,30 +381,28 @@ def _missing_shared_chains(
     return [spec for spec in missing if spec.name not in existing], [spec for spec in missing if spec.name in existing]
 
 
-def _early_chains(diff: ContentsDiff) -> set[str]:
-    """Return the new chains that are created before the main phase: all of them if they are large, to split them."""
-    if sum(len(chain.rules) for chain in diff.new_chains) > MAX_RULES:
-        return {chain.name for chain in diff.new_chains}
-    return _goto_targets(diff)
+def _are_created_early(new_chains: Collection[Chain], diff: ContentsDiff) -> bool:
+    """Tell whether the new chains are created before the main phase.
 
-
-def _goto_targets(diff: ContentsDiff) -> set[str]:
-    """Return the new chains that new ``goto`` verdicts lead to, directly or through other chains.
-
-    These must have their rules before the verdict exists. A packet that jumps to an empty chain returns, and the next
-    rules handle it (see the chain ``in-flight`` of the layout).
+    They are in a large transaction: they can then be split, and exist before the endpoints, because for each new rule
+    with a map the kernel walks the map. They also are if a replaced verdict goes to one of them: a packet that goes to
+    an empty chain gets no endpoint, although its frontend has endpoints before and after the change. If the frontend
+    had no verdict, such a packet is handled as before the change. A packet that jumps to an empty chain returns, and
+    the next rules handle it (see the chain ``in-flight`` of the layout).
     """
-    new_chains = {chain.name: chain for chain in diff.new_chains}
-    values = (value for added in diff.added.values() for value in added.values())
-    entries = (value.verdict for value in values if isinstance(value, Entry))
-    to_visit = [verdict.chain for verdict in entries if isinstance(verdict, Goto)]
-    targets: set[str] = set()
-    while to_visit:
-        name = to_visit.pop()
-        if name in new_chains and name not in targets:
-            targets.add(name)
-            to_visit.extend(new_chains[name].target_chains())
-    return targets
+    rules, elements = sum(len(chain.rules) for chain in new_chains), sum(map(len, diff.added.values()))
+    if rules > MAX_RULES or elements > MAX_ELEMENTS:
+        return True
+    created = {chain.name for chain in new_chains}
+    return any(verdict.chain in created for verdict in _replacing_verdicts(diff) if isinstance(verdict, Goto))
+
+
+def _replacing_verdicts(diff: ContentsDiff) -> Iterator[Verdict]:
+    for container, keys in diff.removed.items():
+        added = diff.added.get(container, {})
+        for value in (added.get(key) for key in keys):
+            if isinstance(value, Entry):
+                yield value.verdict
 
 
 def _deletable_chains(snapshot: TableSnapshot, diff: ContentsDiff, now: float) -> tuple[str, ...]:

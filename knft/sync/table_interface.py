@@ -30,6 +30,9 @@ class TableInterface(Protocol):
     def declare(self, table: Table) -> None:
         """Create the table and its containers, where missing."""
 
+    def create(self, declared: Table, first: Transaction) -> None:
+        """Create the table, which does not exist, its containers, and what ``first`` adds, in one transaction."""
+
     def replace(self, table: Table) -> None:
         """Replace the existing table with ``table``, in one transaction."""
 
@@ -68,6 +71,11 @@ class TransactionRecorder:
     def declare(self, table: Table) -> None:
         """Record the declarations."""
         self._declared = table
+
+    def create(self, declared: Table, first: Transaction) -> None:
+        """Record the declarations and the transaction."""
+        self.declare(declared)
+        self.commit(first)
 
     def replace(self, table: Table) -> None:
         """Raise NotImplementedError: there is no table to replace."""

@@ -28,7 +28,7 @@ from knft.sync.audit import (
     listed_rules,
 )
 from knft.sync.foreign_objects import find_foreign_objects
-from knft.sync.prepare import MAX_ELEMENTS, MAX_NEW_RULES, MAX_RULES, PreparedTransaction, prepare_transaction
+from knft.sync.prepare import MAX_ELEMENTS, MAX_NEW_RULES, PreparedTransaction, prepare_transaction
 from knft.sync.quarantine import bisect
 from knft.sync.state import ServiceState
 from knft.sync.table_interface import TableInterface
@@ -60,6 +60,8 @@ class TableWriter:
         """Whether ``sticky`` equals the kernel's records, except for foreign changes."""
         self.has_unrecorded_endpoints = False
         """Whether the kernel refused a transaction of which it had accepted endpoints before."""
+        self._deletes_later = False
+        """Whether chains are emptied in the main phase and deleted later, because the kernel refused to delete them."""
         self._audit_lock = threading.Lock()
         self._changed_by_syncs: set[TablePosition] | None = None
         self._unexpected_rules: dict[str, str] = {}
@@ -107,13 +109,14 @@ class TableWriter:
                 }
         unrecorded = self.has_unrecorded_endpoints
         try:
-            self._send(snapshot, prepared)
+            deleted_chains = self._send(snapshot, prepared)
         except KernelError as error:
             self.programmed = previous
             self._sticky_is_current &= not isinstance(error, UnavailableError)
             raise
         self.has_unrecorded_endpoints = unrecorded
         self._record_commit(snapshot, prepared, now)
+        snapshot.programmed.record_deleted(deleted_chains)
         try:
             self._remove_deferred(snapshot, prepared.transaction)
         finally:
@@ -121,7 +124,8 @@ class TableWriter:
         self._delete_emptied_chains(snapshot.programmed, prepared, now)
         return prepared, self._clock() - started
 
-    def _send(self, snapshot: TableSnapshot, prepared: PreparedTransaction) -> None:
+    def _send(self, snapshot: TableSnapshot, prepared: PreparedTransaction) -> tuple[str, ...]:
+        """Send the phases up to the main phase; return the chains that it deleted."""
         family, transaction = self._state.node.family, prepared.transaction
         endpoints, main = transaction.main_phase().split_endpoints(MAX_ELEMENTS, ENDPOINT_SETS)
         match snapshot.table:
@@ -131,20 +135,41 @@ class TableWriter:
                 for piece in transaction.new_chains_phase(MAX_NEW_RULES):
                     self._table.commit(piece)
                 self._send_endpoints(endpoints)
+                return self._commit_main(main)
+            case TableState.MISSING if transaction.new_chains:
+                self._table.declare(layout.declarations(family))
+                for piece in transaction.new_chains_phase(MAX_NEW_RULES):
+                    self._table.commit(piece)
+                self._send_endpoints(endpoints)
                 self._table.commit(main)
             case TableState.MISSING:
-                self._table.declare(layout.declarations(family))
-                if not endpoints.is_empty or transaction.new_rule_count > MAX_RULES:
-                    # Before the endpoints: for each new rule with a map, the kernel walks all elements of the map.
-                    for piece in transaction.new_chains_phase(MAX_NEW_RULES):
-                        self._table.commit(piece)
-                    self._send_endpoints(endpoints)
-                    transaction = main
-                self._table.commit(transaction)
+                self._table.create(layout.declarations(family), transaction)
             case TableState.INCOMPATIBLE:
                 declared = layout.declarations(family)
                 affinity_entries = migrate_affinity(self._table.dynamic_elements())
                 self._table.replace(layout.whole_table(declared, transaction, affinity_entries))
+        return ()
+
+    def _commit_main(self, main: Transaction) -> tuple[str, ...]:
+        """Commit the main phase and return the chains that it deleted.
+
+        If the kernel refuses it, commit it without the deletion of chains, and do not delete chains in a main phase
+        again: kernels before 6.2 refuse to delete a chain together with the last element that leads to it, and all
+        refuse it if a foreign rule leads to the chain.
+        """
+        without_deletions = structs.replace(main, deleted_chains=())
+        if not main.deleted_chains or self._deletes_later:
+            self._table.commit(without_deletions)
+            return ()
+        try:
+            self._table.commit(main)
+        except UnavailableError:
+            raise
+        except KernelError:
+            self._table.commit(without_deletions)
+            self._deletes_later = True
+            return ()
+        return main.deleted_chains
 
     def _send_endpoints(self, endpoints: Transaction) -> None:
         for piece in endpoints.addition_pieces(MAX_ELEMENTS):

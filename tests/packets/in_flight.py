@@ -1,11 +1,13 @@
 """Sends packets that are between two rules at a commit. ``slow_chain`` delays packets, so that many of them are.
 
-``run_new_chains`` tests packets with a verdict for a chain that the commit itself creates. A sync gives a Service with
-policy Local new sizes of its two pools, and so a new chain. The next sync keeps the sizes, without a new chain.
+``run_new_chains`` tests packets with a verdict for a chain that is new. Each sync gives a Service with policy Local new
+sizes of its two pools, and so a new chain.
 
 ``run_scaling`` tests packets that have a verdict for a pool of many endpoints when the pool shrinks to one endpoint.
 
 ``run_hairpin`` tests packets to their own client, which is removed as an endpoint before they are masqueraded.
+
+``run_last_local_endpoint`` tests packets of a pod to a Service with policy Local whose last local endpoint is removed.
 
 ``run_layout_changes`` tests packets that have a verdict for a pool when their Service becomes wide.
 
@@ -15,10 +17,10 @@ Service change.
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tests.packets import slow_chain
 from tests.packets.churn import (
@@ -36,7 +38,7 @@ from tests.packets.frontends import ADDRESS_KINDS, Frontend, frontends
 from tests.packets.in_process_node import InProcessNode
 from tests.packets.many_clients import STICKY
 from tests.packets.programmed import service, tcp_and_udp
-from tests.support.lab.clients import NONE, ClientProcesses
+from tests.support.lab.clients import NONE, ClientProcesses, Connection
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
 
@@ -48,6 +50,7 @@ SIZES = [(cluster, local) for cluster in range(2, 25) for local in range(1, min(
 LARGE_POOL = 20
 POOLS = tuple(f"pool-{protocol}-{LARGE_POOL}" for protocol in ("tcp", "udp"))
 ENDLESS = 10**8
+Result = TypeVar("Result")
 FEWER_RULES = 5_000
 """Rules that delay a packet by 50 microseconds: without them it takes a tenth of that."""
 
@@ -61,14 +64,14 @@ class InFlightResult(NamedTuple):
 
 
 def run_new_chains(lab: Lab, folder: Path, seed: int) -> InFlightResult:
-    """Create chains that verdicts lead to at once, until each pair of pool sizes was there twice."""
+    """Create chains that verdicts lead to at once, until each pair of pool sizes was there."""
     client_frontends = {
         name: [frontend for frontend in frontends(name) if frontend.service is EXTERNAL_LOCAL] for name in CLIENT_HOSTS
     }
     pools = [_pool(1, 1), *(_pool(*sizes) for sizes in SIZES), _pool(1, 1)]
     with _node(lab, EXTERNAL_LOCAL, pools[0]) as node:
         slow_chain.slow_down(node.namespace, ("services",))
-        return _run(lab, folder, seed, client_frontends, lambda: _sync_each(node, EXTERNAL_LOCAL, pools + pools))
+        return _run(lab, folder, seed, client_frontends, lambda: _sync_each(node, EXTERNAL_LOCAL, pools))
 
 
 def run_scaling(lab: Lab, folder: Path, seed: int, times: int) -> InFlightResult:
@@ -104,6 +107,20 @@ def run_hairpin(lab: Lab, folder: Path, seed: int, times: int) -> InFlightResult
         )
 
 
+def run_last_local_endpoint(lab: Lab, folder: Path, seed: int, times: int) -> InFlightResult:
+    """Remove and add the only local endpoint of a Service with policy Local, ``times`` times.
+
+    The client is a pod, which policy Local does not restrict: it is always answered.
+    """
+    client_frontends = {
+        CLIENT_HOSTS[1]: [each for each in frontends(CLIENT_HOSTS[1]) if each.service is EXTERNAL_LOCAL]
+    }
+    with _node(lab, EXTERNAL_LOCAL, _pool(3, 1)) as node:
+        slow_chain.slow_down(node.namespace, ("services",))
+        pools = [_pool(3, 0), _pool(3, 1)] * times
+        return _run(lab, folder, seed, client_frontends, lambda: _sync_each(node, EXTERNAL_LOCAL, pools))
+
+
 def run_affinity_toggle(lab: Lab, folder: Path, seed: int, times: int, *, cluster_ip_only: bool) -> InFlightResult:
     """Switch session affinity on and off, ``times`` times, with changes of endpoints in between."""
     clients = CLIENT_HOSTS[1:] if cluster_ip_only else CLIENT_HOSTS
@@ -136,9 +153,18 @@ def run_affinity_toggle(lab: Lab, folder: Path, seed: int, times: int, *, cluste
 
 
 def run_layout_changes(
-    lab: Lab, folder: Path, seed: int, times: int, change_layout: Callable[[], None]
+    lab: Lab,
+    folder: Path,
+    seed: int,
+    times: int,
+    change_layout: Callable[[], None],
+    *,
+    slow_chains: Sequence[str] = POOLS,
 ) -> InFlightResult:
-    """Call ``change_layout`` and remove or add an endpoint, ``times`` times."""
+    """Call ``change_layout`` and remove or add an endpoint, ``times`` times.
+
+    Packets are delayed in ``slow_chains``, by default between verdict and endpoint.
+    """
     client_frontends = {
         name: [frontend for frontend in frontends(name) if frontend.service is CLUSTER_POLICY] for name in CLIENT_HOSTS
     }
@@ -151,7 +177,7 @@ def run_layout_changes(
             yield time.monotonic()
 
     with _node(lab, CLUSTER_POLICY, many) as node:
-        slow_chain.slow_down(node.namespace, POOLS)
+        slow_chain.slow_down(node.namespace, slow_chains)
         return _run(lab, folder, seed, client_frontends, lambda: list(sync_all(node)))
 
 
@@ -175,25 +201,43 @@ def _run(
     sync_all: Callable[[], list[float]],
 ) -> InFlightResult:
     """Connect while ``sync_all`` runs, which returns the times of its commits."""
+    connections, commits = connect_during(lab, folder, seed, client_frontends, sync_all)
+    lost = [
+        f"{frontend}: {connection}"
+        for frontend, connection in connections
+        if connection.error != NONE or connection.retransmissions
+    ]
+    return InFlightResult(len(connections), count_during(connections, commits), lost)
+
+
+def connect_during(
+    lab: Lab,
+    folder: Path,
+    seed: int,
+    client_frontends: Mapping[str, Sequence[Frontend]],
+    sync_all: Callable[[], Result],
+) -> tuple[list[tuple[Frontend, Connection]], Result]:
+    """Connect while ``sync_all`` runs; return all connections, and its result."""
     targets = {
         lab.host(name): [frontend.target for frontend in frontends_] for name, frontends_ in client_frontends.items()
     }
     clients = ClientProcesses(targets, folder, ENDLESS, seed)
     with clients:
         clients.wait_for_connections()
-        commits = sync_all()
+        result = sync_all()
     connections = [
-        (name, connection) for name in client_frontends for connection in clients.connections(lab.host(name))
+        (client_frontends[name][connection.target], connection)
+        for name in client_frontends
+        for connection in clients.connections(lab.host(name))
     ]
-    during_commit = sum(
+    return connections, result
+
+
+def count_during(connections: Iterable[tuple[Frontend, Connection]], commits: Sequence[float]) -> int:
+    """Return how many connections were open at the time of a commit."""
+    return sum(
         any(connection.started < commit < connection.ended for commit in commits) for _, connection in connections
     )
-    lost = [
-        f"{client_frontends[name][connection.target]}: {connection}"
-        for name, connection in connections
-        if connection.error != NONE or connection.retransmissions
-    ]
-    return InFlightResult(len(connections), during_commit, lost)
 
 
 def _sync_each(node: InProcessNode, churning: ChurningService, pools: Sequence[Pool]) -> list[float]:

@@ -13,7 +13,7 @@ from tests.support.kernel_harness import CONFIG, decode_manifest
 from tests.support.knft_command import knft
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.topology import Lab
-from tests.support.scenario import Scenario
+from tests.support.scenario import DEFAULT_NODE, Scenario
 
 
 class InProcessNode:
@@ -25,6 +25,8 @@ class InProcessNode:
     def __init__(self, lab: Lab) -> None:
         """Take the lab; there is no object but the Node."""
         self.namespace = lab.host("node").namespace
+        self.node = DEFAULT_NODE
+        """The Node; a change takes effect with the next ``apply``."""
         self._objects: dict[tuple[str, str], KubeObject] = {}
 
     def __enter__(self) -> Self:
@@ -35,15 +37,30 @@ class InProcessNode:
         self._daemon = live_daemon(CONFIG, self._library)
         return self
 
+    def delete_tables(self) -> None:
+        """Delete knft's tables, as another program."""
+        self.namespace.run(["nft", "-f", "-"], stdin="delete table ip knft\ndelete table ip6 knft")
+
+    def start_again(self) -> None:
+        """Continue as a new process with the same objects, and sync."""
+        self._daemon = live_daemon(CONFIG, self._library)
+        self._daemon.handle([ObjectChange(None, current) for current in self._objects.values()])
+        self._sync()
+
     def __exit__(self, *_: object) -> None:
         """Remove knft's tables, and the conntrack entries of their translations."""
         self._library.close()
         knft(self.namespace, "cleanup")
         flush_conntrack(self.namespace)
 
-    def apply(self, objects: Sequence[dict[str, Any]]) -> None:
-        """Add or change objects, and sync."""
-        self._daemon.handle([self._change(item) for item in Scenario("", list(objects), ()).manifests()])
+    def apply(self, objects: Sequence[dict[str, Any]], *, deleted: Sequence[str] = ()) -> None:
+        """Add or change objects, delete the Services with the names ``deleted``, and sync."""
+        changes = [self._change(item) for item in Scenario("", list(objects), (), node=self.node).manifests()]
+        changes += [ObjectChange(self._objects.pop(("Service", name)), None) for name in deleted]
+        self._daemon.handle(changes)
+        self._sync()
+
+    def _sync(self) -> None:
         with self.namespace.entered():
             assert self._daemon.sync()
 

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.packets.in_flight import run_affinity_toggle, run_hairpin, run_new_chains, run_scaling
+from tests.packets.appearing_frontends import run_appearing, run_first_syncs
+from tests.packets.in_flight import (
+    run_affinity_toggle,
+    run_hairpin,
+    run_last_local_endpoint,
+    run_new_chains,
+    run_scaling,
+)
 from tests.support.lab.topology import Lab
 
 pytestmark = pytest.mark.kernel
@@ -34,6 +41,14 @@ def test_removed_endpoint_that_connects_to_itself_is_answered(lab_with_clients: 
     assert result.during_commit > 20
 
 
+def test_pod_is_answered_when_the_last_local_endpoint_is_removed(lab_with_clients: Lab, tmp_path: Path) -> None:
+    """Policy Local does not apply to pods."""
+    result = run_last_local_endpoint(lab_with_clients, tmp_path, seed=7, times=40)
+    print(result)
+    assert result.lost == []
+    assert result.during_commit > 20
+
+
 @pytest.mark.parametrize("cluster_ip_only", [False, True], ids=["all frontends", "cluster IP"])
 def test_packet_finds_an_endpoint_while_affinity_is_switched(
     lab_with_clients: Lab, tmp_path: Path, *, cluster_ip_only: bool
@@ -46,3 +61,19 @@ def test_packet_finds_an_endpoint_while_affinity_is_switched(
     print(result)
     assert result.lost == []
     assert result.during_commit > 100
+
+
+def test_new_frontend_is_served_or_refused(lab_with_clients: Lab, tmp_path: Path) -> None:
+    """Its new chains are committed together with its verdict: a packet before that is refused as before."""
+    result = run_appearing(lab_with_clients, tmp_path, seed=7, times=10)
+    print(result)
+    assert result.lost == []
+    assert result.during_commit > 20
+
+
+def test_frontend_is_served_or_refused_during_a_first_sync(lab_with_clients: Lab, tmp_path: Path) -> None:
+    """The first sync is one transaction."""
+    result = run_first_syncs(lab_with_clients, tmp_path, seed=7, times=10)
+    print(result)
+    assert result.lost == []
+    assert result.during_commit > 5

@@ -92,6 +92,9 @@ class CheckedTable:
     def declare(self, table: Table) -> None:
         self._inner.declare(table)
 
+    def create(self, declared: Table, first: Transaction) -> None:
+        self._commit(first, lambda: self._inner.create(declared, first))
+
     def replace(self, table: Table) -> None:
         self._maybe_refuse()
         self._inner.replace(table)
@@ -110,13 +113,16 @@ class CheckedTable:
         return self._inner.delete_newer_sets(kept)
 
     def commit(self, transaction: Transaction) -> None:
+        self._commit(transaction, lambda: self._inner.commit(transaction))
+
+    def _commit(self, transaction: Transaction, send: Callable[[], None]) -> None:
         check_schema(transaction_json(transaction))
         self._maybe_refuse()
         if self.crashes_before_commit and not transaction.is_empty:
             self.crashes_before_commit -= 1
             raise LibraryDiedError(CRASH_MESSAGE)
         self.on_commit(transaction)
-        self._inner.commit(transaction)
+        send()
         self.transactions.append(transaction)
         if self.crashes_after_commit and not transaction.is_empty:
             self.crashes_after_commit -= 1

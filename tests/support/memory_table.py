@@ -60,6 +60,9 @@ class MemoryTable:
         self.exists = True
         self.containers = {each.name: each for each in table.containers} | self.containers
 
+    def create(self, declared: Table, first: Transaction) -> None:
+        self._commit(declared, first)
+
     def replace(self, table: Table) -> None:
         self.on_replace(table)
         self.replacements += 1
@@ -69,8 +72,11 @@ class MemoryTable:
         self.containers, self.chains, self.elements = {each.name: each for each in table.containers}, chains, elements
 
     def commit(self, transaction: Transaction) -> None:
+        self._commit(None, transaction)
+
+    def _commit(self, declared: Table | None, transaction: Transaction) -> None:
         self.on_commit(transaction)
-        if not self.exists:
+        if not self.exists and declared is None:
             _refuse("there is no table")
         chains = self.chains | {chain.name: chain for chain in (*transaction.new_chains, *transaction.chains)}
         elements = {name: dict(found) for name, found in self.elements.items()}
@@ -79,6 +85,8 @@ class MemoryTable:
         _remove(elements, transaction.deferred_removals)
         _delete_chains(chains, transaction.deleted_chains)
         _check_targets(chains, elements)
+        if declared is not None:
+            self.declare(declared)
         self.chains, self.elements = chains, elements
         self.transactions.append(transaction)
         self.after_commit(transaction)

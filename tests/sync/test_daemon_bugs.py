@@ -10,6 +10,7 @@ from knft.kernel.notifications import ForeignChange
 from knft.sync.daemon import Daemon
 from knft.sync.foreign_changes import ForeignChanges
 from tests.support.kernel_harness import service, slices
+from tests.support.old_kernel import refuse_as_before_6_2
 from tests.sync.memory_harness import MemoryHarness
 
 CHANGE = ForeignChange(Family.IPV4, frozenset({"services"}), process="nft (pid 7)")
@@ -68,6 +69,7 @@ def test_bug_in_a_log_filter_skips_no_check_and_no_retry(
     daemon.sync()
     harness.table.chains.pop("services")
     daemon._record_foreign_change(CHANGE)
+    harness.table.on_commit = refuse_as_before_6_2
     harness.delete("Service", "sticky")  # Its emptied chains are deleted a second later.
     requested: list[float] = []
     monkeypatch.setattr(daemon._runner, "request_within", requested.append)

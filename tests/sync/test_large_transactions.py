@@ -141,7 +141,7 @@ def test_new_chains_of_a_large_sticky_service_are_sent_in_pieces(
     harness: KernelHarness, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     """All chains exist before the first has rules, since rules may lead to any of them; the verdicts come last."""
-    for name in ("prepare.MAX_RULES", "table_writer.MAX_RULES", "table_writer.MAX_NEW_RULES"):
+    for name in ("prepare.MAX_RULES", "table_writer.MAX_NEW_RULES"):
         monkeypatch.setattr(f"knft.sync.{name}", 10)
     if table == "existing":
         harness.sync()
@@ -234,7 +234,7 @@ def test_daemon_syncs_until_all_changes_are_in_force(harness: KernelHarness, mon
 
 @pytest.mark.parametrize("endpoints", [300, 900])
 def test_changed_endpoint_of_a_large_sticky_service_writes_one_block(harness: KernelHarness, endpoints: int) -> None:
-    """For any number of endpoints; it also writes the chain that picks endpoints."""
+    """For any number of endpoints; it also writes the chain that picks endpoints, and the pool of the new size."""
     harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", range(1, endpoints + 1)))
     harness.sync()
     port = harness.checked_tables[Family.IPV4]
@@ -244,4 +244,4 @@ def test_changed_endpoint_of_a_large_sticky_service_writes_one_block(harness: Ke
     harness.sync()
 
     (sent,) = [transaction for transaction in port.transactions if transaction.chains]
-    assert sorted(len(chain.rules) for chain in sent.chains) == [4, BLOCK_SIZE - 1]
+    assert sorted(len(chain.rules) for chain in sent.chains) == [2, 4, BLOCK_SIZE - 1]

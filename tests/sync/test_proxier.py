@@ -16,6 +16,7 @@ from knft.render.names import HAIRPIN
 from knft.sync.invalidation import Invalidation
 from tests.support.kernel_harness import service, slices
 from tests.support.memory_table import MemoryTable
+from tests.support.old_kernel import refuse_as_before_6_2
 from tests.sync.memory_harness import MemoryHarness, synced_harness
 from tests.sync.memory_history import MemoryHistory
 
@@ -146,8 +147,31 @@ def test_restart_sends_nothing(harness: MemoryHarness) -> None:
     assert second.differences() == []
 
 
+def test_chains_are_deleted_with_the_last_verdict(harness: MemoryHarness) -> None:
+    harness.delete("Service", "sticky")
+    assert harness.sync().next_sync_within is None
+    assert harness.last_transaction.removed
+    assert not [name for name in harness.table.chains if name.startswith("sticky-")]
+    assert harness.differences() == []
+
+
+def test_kernel_before_6_2_is_asked_once_to_delete_chains_with_the_last_verdict(harness: MemoryHarness) -> None:
+    """Refused deletions do not make the sync a full one."""
+    harness.table.on_commit = refuse_as_before_6_2
+    harness.delete("Service", "sticky")
+    assert not harness.sync().is_full
+    harness.apply(service("other", 70, sessionAffinity="ClientIP"), *slices("other", [71]))
+    harness.sync()
+    tried: list[bool] = []
+    harness.table.on_commit = lambda transaction: tried.append(bool(transaction.deleted_chains))
+    harness.delete("Service", "other")
+    harness.sync()
+    assert tried == [False]
+
+
 def test_emptied_chains_are_deleted_a_second_later(harness: MemoryHarness) -> None:
     """Kernels before 6.2 refuse to delete a chain until they have freed the element that led to it."""
+    harness.table.on_commit = refuse_as_before_6_2
     harness.delete("Service", "sticky")
     report = harness.sync()
     emptied = {name for name, chain in harness.table.chains.items() if name.startswith("sticky-") and not chain.rules}
@@ -162,6 +186,7 @@ def test_emptied_chains_are_deleted_a_second_later(harness: MemoryHarness) -> No
 
 
 def test_emptied_chains_that_are_found_are_deleted_a_second_later(harness: MemoryHarness) -> None:
+    harness.table.on_commit = refuse_as_before_6_2
     harness.delete("Service", "sticky")
     harness.sync()
     second = harness.restarted()

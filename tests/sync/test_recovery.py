@@ -25,6 +25,7 @@ from tests.support.kernel_harness import (
     sorted_words,
 )
 from tests.support.lab.namespace import Namespace
+from tests.support.old_kernel import refuse_as_before_6_2
 
 pytestmark = pytest.mark.kernel
 EVERY_COMMIT = 1000
@@ -241,6 +242,8 @@ def test_emptied_chain_is_deleted_a_while_after_restart(namespace: Namespace) ->
     """The previous process may just have emptied it, and kernels before 6.2 would refuse its deletion."""
     now = 100.0
     harness = KernelHarness(namespace, clock=lambda: now)
+    for table in harness.checked_tables.values():
+        table.on_commit = refuse_as_before_6_2
     for node_port in (30080, 0):
         harness.apply(service("web", sessionAffinity="ClientIP", node_port=node_port), *slices("web", [11, 12]))
         report = harness.sync()[Family.IPV4]
@@ -259,9 +262,10 @@ def test_emptied_chain_is_deleted_a_while_after_restart(namespace: Namespace) ->
 def test_new_chains_are_sent_before_verdicts(namespace: Namespace) -> None:
     """Otherwise a packet processed during the commit could enter a chain without rules."""
     harness = KernelHarness(namespace)
+    local: dict[str, Any] = {"externalTrafficPolicy": "Local"}
+    harness.apply(service("web", node_port=30080, **local), *slices("web", [11], local=[11]))
     harness.sync()
     checked = harness.checked_tables[Family.IPV4]
-    local: dict[str, Any] = {"externalTrafficPolicy": "Local"}
     for step, numbers in enumerate(([11, 12], range(11, 90), range(11, 30))):
         checked.transactions.clear()
         here = [11, 12, 13][: step + 1]

@@ -1,0 +1,146 @@
+"""Connects to NodePorts that appear and disappear, while packets are between two rules at each commit.
+
+A client is answered, or the node resets its connection as before the NodePort existed. Its packets are never dropped,
+and no other server answers. ``run_appearing`` adds and deletes a sticky Service, adds and removes the NodePort of
+another Service, and changes the node's address. ``run_first_syncs`` adds all Services to an empty kernel.
+
+The clients use NodePorts and TCP, because a reset is reliable. An ICMP error may be lost: the client's kernel ignores
+it while the client still has its socket locked.
+"""
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.packets import slow_chain
+from tests.packets.churn import ALL_BACKENDS, PODS, TARGET_PORTS, slices_between
+from tests.packets.frontends import Frontend, frontends
+from tests.packets.in_flight import (
+    CLIENT_HOSTS,
+    CLUSTER_POLICY,
+    STICKY_LOCAL,
+    InFlightResult,
+    connect_during,
+    count_during,
+)
+from tests.packets.in_process_node import InProcessNode
+from tests.packets.programmed import service, tcp_and_udp
+from tests.support.lab.clients import NONE, Connection
+from tests.support.lab.namespace import Namespace
+from tests.support.lab.responder_process import ResponderProcess
+from tests.support.lab.topology import Lab
+from tests.support.scenario import DEFAULT_NODE
+
+REFUSED = "ConnectionRefusedError"
+BOTH = frozenset((CLUSTER_POLICY.name, STICKY_LOCAL.name))
+OTHER_ADDRESS = {**DEFAULT_NODE, "status": {"addresses": [{"type": "InternalIP", "address": "$node.pods"}]}}
+
+OTHER_NAT = """
+    add table {0} other-nat
+    add chain {0} other-nat output {{ type nat hook output priority 0; }}
+"""
+"""Another program's NAT: without any, the kernel no longer translates the packets of established connections."""
+
+
+class Served(NamedTuple):
+    """The Services whose NodePorts are served after a change, which begins and ends at these times."""
+
+    begun: float
+    ended: float
+    services: Collection[str]
+
+
+def run_appearing(lab: Lab, folder: Path, seed: int, times: int) -> InFlightResult:
+    """Remove and add NodePorts in three ways, ``times`` times each."""
+    without_node_port = service(CLUSTER_POLICY.name, CLUSTER_POLICY.number, *tcp_and_udp("http", 80))
+
+    def change_all(node: InProcessNode) -> Iterator[Collection[str]]:
+        for _ in range(times):
+            node.apply([], deleted=[STICKY_LOCAL.name])
+            yield [CLUSTER_POLICY.name]
+            node.apply([STICKY_LOCAL.manifest()])
+            yield BOTH
+            node.apply([without_node_port])
+            yield [STICKY_LOCAL.name]
+            node.apply([CLUSTER_POLICY.manifest()])
+            yield BOTH
+            for node.node, served in ((OTHER_ADDRESS, ()), (DEFAULT_NODE, BOTH)):
+                node.apply([])
+                yield served
+
+    with _node(lab) as node:
+        slow_chain.slow_down(node.namespace, ("services",))
+        return _run(lab, folder, seed, change_all(node))
+
+
+def run_first_syncs(lab: Lab, folder: Path, seed: int, times: int) -> InFlightResult:
+    """Delete the tables, and sync for the first time, ``times`` times."""
+
+    def change_all(node: InProcessNode) -> Iterator[Collection[str]]:
+        for _ in range(times):
+            node.delete_tables()
+            yield ()
+            node.start_again()
+            yield BOTH
+
+    with _node(lab) as node, _other_nat(node.namespace):
+        return _run(lab, folder, seed, change_all(node))
+
+
+@contextmanager
+def _other_nat(namespace: Namespace) -> Iterator[None]:
+    namespace.run(["nft", "-f", "-"], stdin="".join(map(OTHER_NAT.format, ("ip", "ip6"))))
+    yield
+    namespace.run(["nft", "-f", "-"], stdin="delete table ip other-nat\ndelete table ip6 other-nat")
+
+
+@contextmanager
+def _node(lab: Lab) -> Iterator[InProcessNode]:
+    slices = [item for added in (CLUSTER_POLICY, STICKY_LOCAL) for item in slices_between(added.name, (), ALL_BACKENDS)]
+    with ResponderProcess(map(lab.host, PODS), TARGET_PORTS), InProcessNode(lab) as node:
+        node.apply([CLUSTER_POLICY.manifest(), STICKY_LOCAL.manifest(), *slices])
+        yield node
+
+
+def _run(
+    lab: Lab,
+    folder: Path,
+    seed: int,
+    changes: Iterator[Collection[str]],
+) -> InFlightResult:
+    """Connect while each of ``changes`` makes a change, and yields the Services that are served after it."""
+    client_frontends = {
+        name: [
+            frontend
+            for frontend in frontends(name)
+            if frontend.service.name in BOTH and frontend.address_kind == "node" and frontend.protocol == "tcp"
+        ]
+        for name in CLIENT_HOSTS
+    }
+
+    def sync_all() -> list[Served]:
+        begun = time.monotonic()
+        states = [Served(0.0, begun, BOTH)]
+        states.extend(Served(begun, begun := time.monotonic(), served) for served in changes)
+        return states
+
+    connections, states = connect_during(lab, folder, seed, client_frontends, sync_all)
+    during = count_during(connections, [state.ended for state in states])
+    return InFlightResult(len(connections), during, list(_faults(connections, states)))
+
+
+def _faults(connections: Iterable[tuple[Frontend, Connection]], states: Sequence[Served]) -> Iterator[str]:
+    """Yield the connections with another result than in any state that was in force during the connection."""
+    last = Served(float("inf"), float("inf"), ())
+    for frontend, connection in connections:
+        expected = {
+            NONE if frontend.service.name in state.services else REFUSED
+            for state, following in pairwise((*states, last))
+            if state.begun <= connection.ended and connection.started <= following.ended
+        }
+        is_expected = connection.error in expected and connection.server in {*PODS, NONE}
+        if not is_expected or connection.retransmissions:
+            yield f"{frontend}: {connection}"
