@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 RUN = PYTHONDONTWRITEBYTECODE= $(BIN)/python
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity churn fuzz soak bench bench-cluster install clean
+.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity test-migration churn fuzz soak bench bench-cluster install clean
 
 help:
 	@echo 'make demo          run knft in a small cluster made of network namespaces (under a minute)'
@@ -23,6 +23,7 @@ help:
 	@echo 'make test-trixie   run the tests that load rules with libnftables of Debian 13 (as root)'
 	@echo 'make test-cluster  run knft against a real etcd and kube-apiserver, built once from Go modules; ARGS selects test files'
 	@echo 'make test-parity   run knft beside the real kube-proxy in random clusters, and compare packets, rules, metrics, health and conntrack; ARGS="--seed 7"'
+	@echo 'make test-migration change a node from the real kube-proxy to knft and back, while clients connect; no connection may be lost'
 	@echo 'make churn         measure latency at 1 000 endpoint changes a second through the API server'
 	@echo 'make fuzz          search for manifests that break knft, for ten minutes; SECONDS=60 SEED=7'
 	@echo 'make soak          run long tests: 100 000 steps of a random history, 100 000 changes of sticky Services, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS, SEED'
@@ -90,6 +91,10 @@ test-cluster: $(INSTALLED)
 # ARGS="--seed 7" runs one seed alone, "--help" lists the other options; tests/parity/__init__.py describes the test.
 test-parity: $(INSTALLED)
 	@$(RUN) -m tests.parity $(ARGS)
+
+# ARGS="--mode iptables" or ARGS="--order 'start first'" runs a part.
+test-migration: $(INSTALLED)
+	@$(RUN) -m tests.parity.migration $(ARGS)
 
 churn: $(INSTALLED)
 	@$(RUN) -m tests.cluster.churn $(ARGS)

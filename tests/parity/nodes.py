@@ -32,9 +32,9 @@ class ParityNode:
 
     name: str
 
-    def __init__(self) -> None:
-        """Build nothing yet."""
-        self.lab = Lab(local_pods=4, remote_pods=3)
+    def __init__(self, lab: Lab | None = None) -> None:
+        """Take the lab, or a new one; build nothing yet."""
+        self.lab = lab or Lab(local_pods=4, remote_pods=3)
         self._open = ExitStack()
         self.proxy: ServerProcess
 
@@ -87,9 +87,9 @@ class ParityNode:
 class KubeProxyNode(ParityNode):
     """A node with kube-proxy."""
 
-    def __init__(self, mode: str) -> None:
+    def __init__(self, mode: str, lab: Lab | None = None) -> None:
         """Take the mode: nftables or iptables."""
-        super().__init__()
+        super().__init__(lab)
         self.mode = mode
         self.name = f"kube-proxy in mode {mode}"
 
@@ -114,9 +114,9 @@ class KnftNode(ParityNode):
 
     name = "knft"
 
-    def __init__(self, account: ServiceAccount) -> None:
+    def __init__(self, account: ServiceAccount, lab: Lab | None = None) -> None:
         """Take knft's account."""
-        super().__init__()
+        super().__init__(lab)
         self._account = account
         self.command: Sequence[str] = KNFT
         """The command that runs knft."""

@@ -3,6 +3,7 @@
 The processes run ``client_process``. Times are those of ``time.monotonic``, which is the same in all processes.
 """
 
+import io
 import json
 import subprocess
 import sys
@@ -96,6 +97,20 @@ class ClientProcesses:
         for host in self._plans:
             file = self._file(host)
             wait_until(lambda file=file: file.stat().st_size > 0, f"no connection from {host.name}")  # type: ignore[misc]
+
+    def wait_for_more(self) -> None:
+        """Return when every process has made about 100 connections since this call, or more.
+
+        A process writes its records in blocks: all connections of the second block begin after the call.
+        """
+        sizes = {host: self._file(host).stat().st_size for host in self._plans}
+        for host, size in sizes.items():
+            file = self._file(host)
+            wait_until(
+                lambda file=file, size=size: file.stat().st_size >= size + 2 * io.DEFAULT_BUFFER_SIZE,  # type: ignore[misc]
+                f"{host.name} makes no more connections",
+                lambda: self.are_running,
+            )
 
     @property
     def are_running(self) -> bool:
