@@ -23,12 +23,13 @@ command -v setpriv >/dev/null || missing="$missing util-linux"
 # The distribution's Python first: it is built with profile-guided optimisation, which one built from source often is not
 # (3.11.7 without it needs 1.15 to 1.4 times the CPU time of Debian 12's 3.11.2).
 python=
-for candidate in "${PYTHON:-}" /usr/bin/python3 python3 python3.13 python3.12 python3.11; do
-    [ -n "$candidate" ] || continue
-    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+for candidate in ${PYTHON:-/usr/bin/python3 python3 python3.13 python3.12 python3.11}; do
+    "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue
+    # If none has the module ensurepip, the package python3-venv is installed below, for the first one.
+    python=${python:-$candidate}
+    if "$candidate" -c 'import ensurepip, venv' 2>/dev/null; then
         python=$candidate
-        # Without the module ensurepip, another Python may do; otherwise the package python3-venv is installed below.
-        "$python" -c 'import ensurepip, venv' 2>/dev/null && break
+        break
     fi
 done
 [ -n "$python" ] || missing="$missing python3"
@@ -46,5 +47,9 @@ if [ -n "$missing" ]; then
 fi
 
 say "virtual environment in $venv, with $("$python" --version)"
-"$python" -m venv "$venv"
+# An environment of another Python cannot be changed in place.
+identity='import sys; print(sys.base_prefix, sys.version)'
+clear=
+[ ! -x "$venv/bin/python" ] || [ "$("$venv/bin/python" -c "$identity")" = "$("$python" -c "$identity")" ] || clear=--clear
+"$python" -m venv $clear "$venv"
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --editable '.[dev]'

@@ -44,12 +44,17 @@ def local_addresses() -> Addresses:
             if (text := _address(family, item))
         )
     except OSError as error:
-        msg = f"cannot read the addresses of the network interfaces: {error}"
+        msg = f"cannot read the addresses of the network interfaces: {error.strerror}"
         raise KernelError(msg) from error
 
 
 def _address(family: int, item: bytes) -> str:
-    """Return this host's address in an item of the list; "" if it has none."""
+    """Return this host's address in an item of the list; "" if it has none.
+
+    A kernel without a family answers with the addresses of all others.
+    """
+    if item[0] != family:
+        return ""
     fields = netlink_messages.payloads(item, _IFADDRMSG.size, len(item))
     # On a point-to-point link IFA_LOCAL is this host's address and IFA_ADDRESS is the peer's.
     raw = fields.get(_LOCAL) or fields.get(_ADDRESS)

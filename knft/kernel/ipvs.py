@@ -59,9 +59,7 @@ def delete_server(address: str, protocol: str, port: int) -> None:
 
 def read_device(name: str) -> Device | None:
     """Return the device of that name, or None if there is none; raise KernelError."""
-    try:
-        socket.if_nametoindex(name)
-    except OSError:
+    if name not in _device_names():
         return None  # without pyroute2, which `knft run` then does not import
     from pyroute2 import IPRoute  # noqa: PLC0415 - slow to import
 
@@ -76,6 +74,14 @@ def read_device(name: str) -> Device | None:
             ]
             return Device(name, _kind(link), frozenset(addresses))
     return None
+
+
+def _device_names() -> set[str]:
+    try:
+        return {name for _, name in socket.if_nameindex()}
+    except OSError as error:
+        msg = f"cannot read the names of the network devices: {error.strerror or error}"
+        raise KernelError(msg) from error
 
 
 def delete_device(name: str) -> None:

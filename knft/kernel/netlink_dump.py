@@ -1,18 +1,19 @@
-"""Reads small lists from the kernel through netlink: addresses of interfaces, and nftables tables.
+"""Reads short lists from the kernel through netlink: addresses of interfaces, and names of nftables tables and sets.
 
 See docs/design/netlink-decoding.md.
 """
 
 import os
 import socket
-import struct
 
 from knft.kernel import netlink_messages as messages
+from knft.kernel.netlink_socket import open_netlink, receive
 
 ATTEMPTS = 5
-"""How often a dump is started in all if the list changes meanwhile; the last one is used although it may lack items."""
+"""How often knft sends the request in all, if the kernel reports that the list changed during the dump.
+
+The last answer is used even then; it may lack items."""
 _ANSWER_TIMEOUT_SECONDS = 30
-_READ_BYTES = 64 * 1024  # the kernel's buffers have up to 32 KiB
 
 
 def dump(protocol: int, kind: int, header: bytes, item_kind: int) -> list[bytes]:
@@ -21,8 +22,7 @@ def dump(protocol: int, kind: int, header: bytes, item_kind: int) -> list[bytes]
     ``protocol`` is a number such as NETLINK_ROUTE, ``kind`` that of the request, and ``header`` the header of the
     protocol in the request. Raises OSError if the kernel refuses, and TimeoutError if it does not answer.
     """
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol) as netlink:
-        netlink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", _ANSWER_TIMEOUT_SECONDS, 0))
+    with open_netlink(protocol, _ANSWER_TIMEOUT_SECONDS) as netlink:
         for sequence in range(1, 1 + ATTEMPTS):
             netlink.send(messages.request(kind, messages.DUMP, sequence, header))
             items, is_complete = _receive(netlink, sequence, item_kind)
@@ -36,7 +36,7 @@ def _receive(netlink: socket.socket, sequence: int, item_kind: int) -> tuple[lis
     items: list[bytes] = []
     is_complete = True
     while True:
-        buffer = netlink.recv(_READ_BYTES)
+        buffer = receive(netlink)
         for kind, flags, number, start, end in messages.messages(buffer):
             if number != sequence:
                 continue

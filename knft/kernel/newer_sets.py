@@ -49,7 +49,7 @@ def named_sets() -> list[NamedSet]:
     try:
         return [_named_set(item) for item in nftables_dump.dump(nftables_dump.GET_SET, nftables_dump.NEW_SET)]
     except OSError as error:
-        msg = f"cannot list the names of nftables sets: {error}"
+        msg = f"cannot list the names of nftables sets: {error.strerror}"
         raise KernelError(msg) from error
 
 

@@ -57,13 +57,12 @@ def probe(library: CommandRunner) -> None:
         library.run("".join(_probe_commands(family, *(feature[2:] for feature in _FEATURES)) for family in Family))
     except LibraryDiedError as error:
         raise UnsupportedError(str(library_death_error(error))) from error
-    except KernelError as error:
-        _raise_for_feature(library)
-        raise UnsupportedError(str(error)) from error
+    except KernelError:
+        _probe_each(library)
 
 
-def _raise_for_feature(library: CommandRunner) -> None:
-    """Probe each feature alone; raise UnsupportedError for the first one that the kernel rejects."""
+def _probe_each(library: CommandRunner) -> None:
+    """Probe each feature alone, to name the one that the kernel rejects; it may have refused all for lack of memory."""
     for family in Family:
         for feature, option, chain_type, rule in _FEATURES:
             try:

@@ -26,12 +26,15 @@ class Answer(Struct, frozen=True):
     error: int = 0
 
 
-def requests(family: int, table: str, name: str) -> tuple[bytes, bytes]:
-    """Return the requests for the declaration and for the elements."""
+def requests(family: int, table: str, name: str, sequence: Iterator[int]) -> tuple[bytes, bytes]:
+    """Return the requests for the declaration and for the elements, with the next numbers of ``sequence``."""
     payload = _NFGENMSG.pack(family, 0, 0) + b"".join(
         netlink_messages.attribute(kind, text.encode() + b"\0") for kind, text in ((1, table), (2, name))
     )
-    return netlink_messages.request(_GET_SET, 0, 1, payload), netlink_messages.request(_GET_ELEMENTS, DUMP, 2, payload)
+    return (
+        netlink_messages.request(_GET_SET, 0, next(sequence), payload),
+        netlink_messages.request(_GET_ELEMENTS, DUMP, next(sequence), payload),
+    )
 
 
 def sequence(request: bytes) -> int:

@@ -4,18 +4,18 @@
 libnftables 1.0.6 needs 2 KB of memory and 25 us for each element that it lists. See docs/design/netlink-decoding.md.
 """
 
+import itertools
 import os
 import socket
-import struct
 from collections.abc import Callable, Sequence
 
 from knft.errors import KernelError
+from knft.kernel import netlink_socket
 from knft.kernel import set_element_messages as messages
 from knft.kernel.generation import generation
 from knft.kernel.worker_messages import SetPart
 
 _NETFILTER = 12  # NETLINK_NETFILTER
-_READ_BYTES = 64 * 1024  # the kernel's buffers have up to 32 KiB
 _ANSWER_TIMEOUT_SECONDS = 60
 
 
@@ -25,14 +25,19 @@ def dump_elements(family: int, table: str, names: Sequence[str], receive: Callab
     ``family`` is the number that nf_tables uses. A transaction that changes a set meanwhile can make the kernel omit
     or repeat elements that it does not touch. Raises KernelError if the kernel refuses.
     """
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETFILTER) as netlink:
-        netlink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", _ANSWER_TIMEOUT_SECONDS, 0))
-        before = generation(netlink)
-        for name in names:
-            _dump_set(netlink, messages.requests(family, table, name), name, receive)
-            after = generation(netlink)
-            receive(SetPart(name, is_last=True, has_changed=after != before))
-            before = after
+    sequence = itertools.count(1)
+    try:
+        with netlink_socket.open_netlink(_NETFILTER, _ANSWER_TIMEOUT_SECONDS) as netlink:
+            before, may_be_committing = generation(netlink, next(sequence)), False
+            for name in names:
+                _dump_set(netlink, messages.requests(family, table, name, sequence), name, receive)
+                after = generation(netlink, next(sequence))
+                # The kernel changes the ID before it removes deleted elements, perhaps during the next dump.
+                receive(SetPart(name, is_last=True, has_changed=may_be_committing or after != before))
+                before, may_be_committing = after, after != before
+    except OSError as error:
+        msg = f"cannot read the elements of sets and maps: {error.strerror}"
+        raise KernelError(msg) from error
 
 
 def _dump_set(netlink: socket.socket, requests: Sequence[bytes], name: str, receive: Callable[[SetPart], None]) -> None:
@@ -47,7 +52,7 @@ def _dump_set(netlink: socket.socket, requests: Sequence[bytes], name: str, rece
 def _receive_answers(netlink: socket.socket, sequence: int, receive: Callable[[bytes], None]) -> None:
     ended = False
     while not ended:
-        buffer = netlink.recv(_READ_BYTES)
+        buffer = netlink_socket.receive(netlink)
         answer = messages.check_answer(buffer, sequence)
         if answer.error:
             raise OSError(answer.error, os.strerror(answer.error))

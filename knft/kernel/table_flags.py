@@ -16,7 +16,7 @@ def table_flags() -> dict[tuple[str, str], frozenset[str]]:
     try:
         tables = nftables_dump.dump(nftables_dump.GET_TABLE, nftables_dump.NEW_TABLE)
     except OSError as error:
-        msg = f"cannot list the names of nftables tables: {error}"
+        msg = f"cannot list the names of nftables tables: {error.strerror}"
         raise KernelError(msg) from error
     return {(table.family, table.text(_TABLE_NAME)): _flags(table.fields.get(_TABLE_FLAGS, b"")) for table in tables}
 

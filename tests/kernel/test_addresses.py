@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from knft.errors import KernelError
-from knft.kernel import addresses
+from knft.kernel import addresses, netlink_dump
 from knft.kernel.addresses import AddressMonitor, local_addresses
 from tests.support.lab.links import netlink
 from tests.support.lab.namespace import Namespace
@@ -84,6 +84,24 @@ def test_added_and_removed_addresses_are_reported(monitor: MonitorThread) -> Non
         monitor.wait_for(LOOPBACK | _both(SECOND))
     with monitor.namespace.entered():
         assert monitor.reports[-1] == local_addresses()
+
+
+def test_address_of_the_host_on_a_link_with_a_peer_is_listed(namespace: Namespace) -> None:
+    namespace.run(["ip", "link", "set", "lo", "up"])
+    for address, peer in ((FIRST.ipv4, SECOND.ipv4), (FIRST.ipv6, SECOND.ipv6)):
+        namespace.run(["ip", "address", "add", address, "peer", peer, "dev", "lo"])
+    with namespace.entered():
+        assert local_addresses() == LOOPBACK | _both(FIRST)
+
+
+def test_addresses_of_another_family_are_skipped(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel without IPv6 answers the request for its addresses with those of all families."""
+    namespace.run(["ip", "link", "set", "lo", "up"])
+    of_ipv4 = addresses._IFADDRMSG.pack(socket.AF_INET, 0, 0, 0, 0)
+    with namespace.entered():
+        listed = netlink_dump.dump(socket.NETLINK_ROUTE, addresses._GET_ADDRESS, of_ipv4, addresses._NEW_ADDRESS)
+        monkeypatch.setattr(netlink_dump, "dump", lambda *_: listed)
+        assert local_addresses() == {"127.0.0.1"}
 
 
 @pytest.mark.usefixtures("without_polling")

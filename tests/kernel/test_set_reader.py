@@ -214,12 +214,14 @@ class _ObservedLibrary:
         self._library = library
         self._on_buffer = on_buffer
         self.dumps = self.buffers = 0
+        self.names: list[tuple[str, ...]] = []
 
     def run(self, commands: str, *, terse: bool = False) -> str:
         return self._library.run(commands, terse=terse)
 
     def dump_elements(self, family: int, table: str, names: Sequence[str], receive: Callable[[SetPart], None]) -> None:
         self.dumps += 1
+        self.names.append(tuple(names))
 
         def observe(part: SetPart) -> None:
             self.buffers += 1
@@ -263,6 +265,26 @@ def test_elements_deleted_during_a_dump_do_not_hide_others(large_set: Namespace,
     expected = {("cluster-ips", (each,)) for each in set(_MEMBERS) - set(deleted)}
     assert expected - listing.contents.members == set()
     assert listing.contents.members - expected == set()
+
+
+def test_only_sets_with_transactions_during_their_dump_are_read_again(
+    large_set: Namespace, library: NamespacedLibrary
+) -> None:
+    """The set after it is read again, too: the kernel may still have removed elements during its dump."""
+    sets = "".join(f"set {name} {{ type ipv4_addr; elements = {{ 10.9.9.9 }}; }}\n" for name in ("a", "d", "e"))
+    large_set.run(["nft", "-f", "-"], stdin=f"table ip knft {{\n{sets}}}\n")
+
+    def change() -> None:
+        if observed.buffers == _CHANGED_BUFFER + len(("declaration", "elements", "last part of a")):
+            _change(large_set, "delete", _MEMBERS[:1])
+
+    observed = _ObservedLibrary(library, change)
+
+    listing = KernelTable(observed, Family.IPV4, "knft").read()
+
+    assert listing is not None
+    assert observed.names == [("a", "cluster-ips", "d", "e"), ("cluster-ips", "d")]
+    assert len(listing.contents.members) == len(_MEMBERS) - 1 + 3
 
 
 def test_transactions_on_another_table_do_not_prevent_reading(large_set: Namespace, library: NamespacedLibrary) -> None:

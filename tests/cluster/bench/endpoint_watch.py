@@ -21,7 +21,7 @@ class EndpointWatch(ABC):
         self._is_closed = False
 
     def __enter__(self) -> Self:
-        """Look from before anything is changed."""
+        """Start to watch; call this before the change."""
         with self._namespace.entered():
             self._socket = self._open()
         self._thread = threading.Thread(target=self._look, name="endpoint-watch")
