@@ -4,6 +4,8 @@ See docs/design/worker-process.md#licences.
 """
 
 import os
+import re
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,12 @@ BINDING = {"nftables", "knft.kernel.libnftables"}
 DAEMON_PACKAGES = {"click", "msgspec", "prometheus_client", "urllib3", "watchfiles", "yaml"}
 WORKER_PACKAGES = {"msgspec", "nftables"}
 """The packages of pyproject.toml that are loaded; the others would only cost CPU time and memory at each start."""
-DEPENDENCIES = {*DAEMON_PACKAGES, *WORKER_PACKAGES, "jinja2", "jsonschema", "kubernetes", "pyroute2", "rich"}
+REQUIRED = {re.split(r"[^\w-]", required)[0].lower() for required in metadata.requires("knft") or ()}
+DEPENDENCIES = {
+    module
+    for module, distributions in metadata.packages_distributions().items()
+    if not module.startswith("_") and REQUIRED.intersection(name.lower().replace("_", "-") for name in distributions)
+}
 
 RECORD_IMPORTS = """
 import os, sys
