@@ -31,6 +31,14 @@ def documents(mode: str, events: Iterable[Event]) -> list[Document]:
     return [assembly.documents[test] for test in sorted(assembly.documents)]
 
 
+def topology_document(events: list[Event]) -> Document:
+    """Return the document of the test that selects endpoints: each call of the tested function is a case."""
+    kept = [{key: value for key, value in event.items() if key not in ("event", "test")} for event in events]
+    names = [event["test"].partition("/")[2] for event in events]
+    cases = [{"name": name, **fields} for name, fields in zip(names, kept, strict=True)]
+    return {"test": "TestCategorizeEndpoints", "cases": cases}
+
+
 class _Assembly:
     """Collects the events of one mode. A proxier is identified by its two change trackers."""
 
@@ -117,16 +125,15 @@ def format_document(document: Document) -> str:
     return "".join(_format(document, 0)) + "\n"
 
 
-_OBJECT_DEPTH = 6
-"""The depth of objects and packets, which are written on one line."""
+_ON_ONE_LINE = ("configuration", "objects[]", "flows[]", "ipsets", "servers", "endpoints[]", "cluster", "local", "all")
 
 
 def _format(value: Any, depth: int, key: str = "") -> Iterator[str]:
     is_object = isinstance(value, dict)
-    if not value or key == "configuration" or (is_object and depth >= _OBJECT_DEPTH) or isinstance(value, str | bool):
+    if not value or not isinstance(value, dict | list) or key in _ON_ONE_LINE:
         yield json.dumps(value, sort_keys=True, ensure_ascii=False)
         return
-    items = list(value.items()) if is_object else [("", item) for item in value]
+    items = list(value.items()) if is_object else [(f"{key}[]", item) for item in value]
     indent = "\n" + " " * (depth + 1)
     yield "{" if is_object else "["
     for index, (name, item) in enumerate(items):

@@ -18,6 +18,8 @@ from tests.cluster.setup_error import SetupError
 from tests.cluster.toolchain import Go, environment, find_go
 
 MODES = ("iptables", "ipvs", "nftables")
+TOPOLOGY = "topology"
+"""The test of the selection of endpoints, which all modes share."""
 _RECORDING = Path(__file__).with_name("go")
 _PROXY = Path("pkg", "proxy")
 _KUBERNETES = "k8s.io/kubernetes"
@@ -72,6 +74,7 @@ def _edits(tests: Iterable[str]) -> Iterator[_Edit]:
     )
     for mode in MODES:
         yield _Edit(f"{mode}/proxier.go", *_SYNC)
+    yield _Edit("topology.go", r"func CategorizeEndpoints\(", "func originalCategorizeEndpoints(")
     for path in ("iptables/proxier_test.go", "nftables/helpers_test.go"):
         yield _Edit(path, *_FLOWS)
     for path, functions in _ASSERTIONS.items():
@@ -112,7 +115,8 @@ def copy_with_recording(module: Path, folder: Path) -> None:
 
 
 def _test_files(folder: Path) -> list[str]:
-    paths = (path for mode in MODES for path in sorted((folder / mode).glob("*_test.go")))
+    of_modes = (path for mode in MODES for path in sorted((folder / mode).glob("*_test.go")))
+    paths = (*of_modes, folder / "topology_test.go")
     return [str(path.relative_to(folder)) for path in paths if re.search(_TEST[0], path.read_text())]
 
 
@@ -135,22 +139,23 @@ def _go_mod(own: str, pinned: str) -> str:
 
 
 def run_tests(go: Go, folder: Path, mode: str) -> list[dict[str, Any]]:
-    """Run the tests of one mode in the copy; return the recorded events; raise SetupError if a test fails."""
+    """Run the tests of one mode, or TOPOLOGY; return the recorded events; raise SetupError if a test fails."""
     events = folder / f"{mode}.events"
     events.touch()
     _, flags = release_and_flags((MODULE / "go.mod").read_text())
     # -mod=mod, because Kubernetes' go.mod also names modules that are not released.
     options = [*(flag for flag in flags if flag != "-mod=readonly"), "-mod=mod", "-vet=off", "-count=1"]
+    tested = ["-run=^TestCategorizeEndpoints$", f"./{_PROXY}"] if mode == TOPOLOGY else [f"./{_PROXY}/{mode}"]
     done = subprocess.run(
-        [go.program, "test", *options, f"./{_PROXY}/{mode}"],
+        [go.program, "test", *options, *tested],
         cwd=folder, env={**environment(), "KNFT_EVENTS": str(events)}, check=False,
     )  # fmt: skip
     if done.returncode != 0:
-        msg = f"kube-proxy's own tests of mode {mode} fail: see the output of go above"
+        msg = f"kube-proxy's own tests of {mode} fail: see the output of go above"
         raise SetupError(msg)
     return [json.loads(line) for line in events.read_text().splitlines()]
 
 
 def find_toolchain() -> Go:
-    """Return the Go toolchain of tests/cluster."""
+    """Return the Go toolchain of tests/cluster; install it if there is none; raise SetupError."""
     return find_go(cache_folder())

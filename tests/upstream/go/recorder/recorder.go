@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"sort"
+	"strings"
 	"sync"
 	"testing"
 
@@ -74,6 +75,14 @@ func Flow(name, source, protocol, destination string, port int, output string, m
 		"event": "flow", "name": name, "source": source, "protocol": protocol,
 		"destination": destination, "port": port, "output": output, "masquerade": masquerade,
 	})
+}
+
+// Categorized records the endpoints that kube-proxy's test of their selection selects; other tests do so in each sync.
+func Categorized(event map[string]any) {
+	if strings.HasPrefix(test, "TestCategorizeEndpoints/") {
+		event["event"] = "categorized"
+		write(event)
+	}
 }
 
 // Asserted records that a test compared the rules of the last sync with expected ones.
