@@ -129,14 +129,14 @@ _ON_ONE_LINE = ("configuration", "objects[]", "flows[]", "ipsets", "servers", "e
 
 
 def _format(value: Any, depth: int, key: str = "") -> Iterator[str]:
-    is_object = isinstance(value, dict)
     if not value or not isinstance(value, dict | list) or key in _ON_ONE_LINE:
         yield json.dumps(value, sort_keys=True, ensure_ascii=False)
         return
-    items = list(value.items()) if is_object else [(f"{key}[]", item) for item in value]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    items = value.items() if isinstance(value, dict) else ((f"{key}[]", item) for item in value)
     indent = "\n" + " " * (depth + 1)
-    yield "{" if is_object else "["
+    yield opening
     for index, (name, item) in enumerate(items):
-        yield ("," if index else "") + indent + (f"{json.dumps(name)}: " if is_object else "")
+        yield ("," if index else "") + indent + (f"{json.dumps(name)}: " if isinstance(value, dict) else "")
         yield from _format(item, depth + 1, name)
-    yield indent[:-1] + ("}" if is_object else "]")
+    yield indent[:-1] + closing
