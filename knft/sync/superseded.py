@@ -4,30 +4,49 @@ The kernel evaluates a packet by the rules that existed when the packet entered 
 at the time of each lookup. So if a Service port changes to other chains, a packet that read the old verdict before the
 commit looks up the endpoints of the old layout after it.
 
+A packet that was not translated because its frontend had no endpoint is rejected or dropped at a later hook. So if the
+frontend gets an endpoint, the element that rejects or drops is removed in the cleanup phase.
+
 Once the new verdicts are in force, no packet looks up a removed endpoint of any Service port, except endpoint 0, which
 chain ``in-flight`` uses. So if there are many, they are removed in the cleanup phase too, which has pieces of limited
 size. See docs/design/transaction-phases.md.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from msgspec import Struct
 
 from knft.delta.diff import ContentsDiff
 from knft.delta.programmed import ProgrammedContents
+from knft.nft.expressions import Drop
 from knft.nft.objects import ArrayName, Contents, Key
 from knft.render import layout
-from knft.render.names import HAIRPIN, SERVICE_IPS, SERVICE_NODEPORTS, SOURCE_RANGES
+from knft.render.names import (
+    CLUSTER_IPS,
+    HAIRPIN,
+    NO_ENDPOINT_NODEPORTS,
+    NO_ENDPOINT_SERVICES,
+    SERVICE_IPS,
+    SERVICE_NODEPORTS,
+    SOURCE_RANGES,
+)
 from knft.sync.table_snapshot import Owner, SpecialOwner
 
 Removals = Mapping[str, tuple[Key, ...]]
 
 
-class Superseded(Struct, frozen=True):
-    """Endpoints and source ranges of Service ports that are served by other chains from now on."""
+_SERVING_MAPS = {NO_ENDPOINT_SERVICES: SERVICE_IPS, NO_ENDPOINT_NODEPORTS: SERVICE_NODEPORTS}
 
-    arrays: frozenset[ArrayName]
-    source_ranges: frozenset[Key]
+
+class Superseded(Struct, frozen=True):
+    """Endpoints and source ranges of Service ports that are served by other chains from now on.
+
+    ``rejections`` are elements that rejected or dropped packets to frontends that have an endpoint from now on.
+    """
+
+    arrays: frozenset[ArrayName] = frozenset()
+    source_ranges: frozenset[Key] = frozenset()
+    rejections: frozenset[tuple[str, Key]] = frozenset()
 
     def includes(self, container: str, key: Key) -> bool:
         """Return whether an element is removed in the cleanup phase."""
@@ -36,6 +55,7 @@ class Superseded(Struct, frozen=True):
             container == HAIRPIN
             or (container == SOURCE_RANGES and key in self.source_ranges)
             or ArrayName(container, key[:-1]) in self.arrays
+            or (container, key) in self.rejections
         )
 
     def split(self, diff: ContentsDiff) -> tuple[Removals, Removals]:
@@ -85,8 +105,11 @@ def find_superseded(programmed: ProgrammedContents[Owner], desired: Mapping[Owne
     """
     arrays: set[ArrayName] = set()
     source_ranges: set[Key] = set()
+    rejections: set[tuple[str, Key]] = set()
     for owner, new in desired.items():
         old = programmed.get(owner)
+        if old is not None and new is not None and owner is not SpecialOwner.UNCLAIMED:
+            rejections.update(_obsolete_rejections(old, new))
         if old is None or (owner is not SpecialOwner.UNCLAIMED and not _is_served_otherwise(old, new)):
             continue
         arrays |= old.arrays.keys()
@@ -95,7 +118,19 @@ def find_superseded(programmed: ProgrammedContents[Owner], desired: Mapping[Owne
     for new in desired.values() if arrays else ():
         if new is not None:
             arrays.difference_update(new.arrays)
-    return Superseded(frozenset(arrays), frozenset(source_ranges))
+    return Superseded(frozenset(arrays), frozenset(source_ranges), frozenset(rejections))
+
+
+def _obsolete_rejections(old: Contents, new: Contents) -> Iterator[tuple[str, Key]]:
+    """Yield the removed elements that reject or drop packets to frontends that have an endpoint now.
+
+    Except elements that reject packets to a cluster IP: without them, chain ``cluster-ips-check`` rejects the packets.
+    """
+    for (container, key), entry in old.entries.items():
+        if (container, key) in new.entries or (_SERVING_MAPS.get(container, ""), key) not in new.entries:
+            continue
+        if isinstance(entry.verdict, Drop) or (CLUSTER_IPS, key[:1]) not in new.members:
+            yield container, key
 
 
 def _is_served_otherwise(old: Contents, new: Contents | None) -> bool:

@@ -13,7 +13,7 @@ from knft.families import Family
 from knft.model.names import ServicePortName
 from knft.nft.codec.listing import TableListing
 from knft.nft.expressions import Goto, Jump
-from knft.nft.objects import ArrayName, Contents
+from knft.nft.objects import ArrayName, Contents, Entry
 from knft.nft.transaction import Transaction
 from knft.render import layout
 from knft.render.names import HAIRPIN
@@ -292,11 +292,13 @@ class TableWriter:
 def _removed_contents(pieces: Iterable[Transaction], family: Family) -> Contents:
     """Return the elements that pieces of a cleanup phase remove; the values of map elements are unknown."""
     contents = Contents.empty()
-    maps = {container.name for container in layout.containers(family) if container.is_map}
+    containers = {container.name: container for container in layout.containers(family)}
     arrays: dict[ArrayName, set[int]] = {}
     for container, keys in (removed for piece in pieces for removed in piece.removed.items()):
         for key in keys:
-            if container in maps:
+            if containers[container].data == "verdict":
+                contents.entries[container, key] = Entry(Goto(""))
+            elif containers[container].is_map:
                 arrays.setdefault(ArrayName(container, key[:-1]), set()).add(int(key[-1]))
             else:
                 contents.members.add((container, key))

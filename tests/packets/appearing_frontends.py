@@ -1,15 +1,17 @@
-"""Connects to NodePorts that appear and disappear, while packets are between two rules at each commit.
+"""Connects to frontends that appear and disappear, while packets are between two rules at each commit.
 
-A client is answered, or the node resets its connection as before the NodePort existed. Its packets are never dropped,
-and no other server answers. ``run_appearing`` adds and deletes a sticky Service, adds and removes the NodePort of
-another Service, and changes the node's address. ``run_first_syncs`` adds all Services to an empty kernel.
+A client is answered, or refused as without the frontend. Its packets are never dropped, and no other server answers.
 
-The clients use NodePorts and TCP, because a reset is reliable. An ICMP error may be lost: the client's kernel ignores
-it while the client still has its socket locked.
+``run_appearing`` adds and deletes a sticky Service, adds and removes the NodePort of another Service, and changes the
+node's address. ``run_first_syncs`` adds all Services to an empty kernel. Their clients use NodePorts and TCP, because
+the node resets connections to other ports. A TCP client may miss an ICMP error: its kernel ignores the error while the
+client still has its socket locked.
+
+``run_first_endpoint`` adds and removes all endpoints of a Service. Its clients use an external IP and UDP.
 """
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -38,6 +40,8 @@ REFUSED = "ConnectionRefusedError"
 BOTH = frozenset((CLUSTER_POLICY.name, STICKY_LOCAL.name))
 OTHER_ADDRESS = {**DEFAULT_NODE, "status": {"addresses": [{"type": "InternalIP", "address": "$node.pods"}]}}
 
+ALL_ICMP_ERRORS = {"net.ipv4.icmp_ratelimit": 0, "net.ipv6.icmp.ratelimit": 0}
+"""A UDP client whose packet is rejected without an ICMP error waits for an answer."""
 OTHER_NAT = """
     add table {0} other-nat
     add chain {0} other-nat output {{ type nat hook output priority 0; }}
@@ -73,7 +77,7 @@ def run_appearing(lab: Lab, folder: Path, seed: int, times: int) -> InFlightResu
 
     with _node(lab) as node:
         slow_chain.slow_down(node.namespace, ("services",))
-        return _run(lab, folder, seed, change_all(node))
+        return _run(lab, folder, seed, _is_node_port, change_all(node))
 
 
 def run_first_syncs(lab: Lab, folder: Path, seed: int, times: int) -> InFlightResult:
@@ -87,7 +91,31 @@ def run_first_syncs(lab: Lab, folder: Path, seed: int, times: int) -> InFlightRe
             yield BOTH
 
     with _node(lab) as node, _other_nat(node.namespace):
-        return _run(lab, folder, seed, change_all(node))
+        return _run(lab, folder, seed, _is_node_port, change_all(node))
+
+
+def run_first_endpoint(lab: Lab, folder: Path, seed: int, times: int, rules: int = slow_chain.RULES) -> InFlightResult:
+    """Remove and add all endpoints of a Service, ``times`` times, while packets wait for the check for endpoints."""
+
+    def change_all(node: InProcessNode) -> Iterator[Collection[str]]:
+        for _ in range(times):
+            node.apply(list(slices_between(CLUSTER_POLICY.name, ALL_BACKENDS, ())))
+            yield [STICKY_LOCAL.name]
+            node.apply(list(slices_between(CLUSTER_POLICY.name, (), ALL_BACKENDS)))
+            yield BOTH
+
+    with _node(lab) as node:
+        node.namespace.sysctls(ALL_ICMP_ERRORS)
+        slow_chain.slow_down(node.namespace, ("service-endpoints-check",), rules)
+        return _run(lab, folder, seed, _is_external, change_all(node))
+
+
+def _is_node_port(frontend: Frontend) -> bool:
+    return frontend.service.name in BOTH and frontend.address_kind == "node" and frontend.protocol == "tcp"
+
+
+def _is_external(frontend: Frontend) -> bool:
+    return frontend.service is CLUSTER_POLICY and frontend.address_kind == "external" and frontend.protocol == "udp"
 
 
 @contextmanager
@@ -109,17 +137,11 @@ def _run(
     lab: Lab,
     folder: Path,
     seed: int,
+    is_dialled: Callable[[Frontend], bool],
     changes: Iterator[Collection[str]],
 ) -> InFlightResult:
     """Connect while each of ``changes`` makes a change, and yields the Services that are served after it."""
-    client_frontends = {
-        name: [
-            frontend
-            for frontend in frontends(name)
-            if frontend.service.name in BOTH and frontend.address_kind == "node" and frontend.protocol == "tcp"
-        ]
-        for name in CLIENT_HOSTS
-    }
+    client_frontends = {name: list(filter(is_dialled, frontends(name))) for name in CLIENT_HOSTS}
 
     def sync_all() -> list[Served]:
         begun = time.monotonic()

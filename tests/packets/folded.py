@@ -16,6 +16,7 @@ from msgspec import structs
 
 from knft.nft.transaction import Transaction
 from knft.render import wide
+from tests.packets.appearing_frontends import run_first_endpoint
 from tests.packets.in_flight import (
     POOLS,
     InFlightResult,
@@ -25,6 +26,7 @@ from tests.packets.in_flight import (
     run_new_chains,
 )
 from tests.packets.many_clients import add_client_addresses
+from tests.packets.slow_chain import RULES
 from tests.support.lab.topology import Lab
 
 SEED = 7
@@ -85,6 +87,7 @@ def main() -> None:
                 {
                     "layout changed": lambda: _layout_changes(lab, folder),
                     "local endpoint removed": lambda: run_hairpin(lab, folder, SEED, 800),
+                    "first endpoint added": lambda: run_first_endpoint(lab, folder, SEED, 100, 4 * RULES),
                 },
             )
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packets.appearing_frontends import run_appearing, run_first_syncs
+from tests.packets.appearing_frontends import run_appearing, run_first_endpoint, run_first_syncs
 from tests.packets.in_flight import (
     run_affinity_toggle,
     run_hairpin,
@@ -77,3 +77,11 @@ def test_frontend_is_served_or_refused_during_a_first_sync(lab_with_clients: Lab
     print(result)
     assert result.lost == []
     assert result.during_commit > 5
+
+
+def test_service_with_its_first_endpoint_is_served_or_rejects(lab_with_clients: Lab, tmp_path: Path) -> None:
+    """A packet that was not translated is still rejected after the commit."""
+    result = run_first_endpoint(lab_with_clients, tmp_path, seed=7, times=20)
+    print(result)
+    assert result.lost == []
+    assert result.during_commit > 20

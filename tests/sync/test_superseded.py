@@ -8,7 +8,16 @@ from knft.delta.diff import ContentsDiff
 from knft.delta.programmed import ProgrammedContents
 from knft.nft.expressions import Drop, Goto
 from knft.nft.objects import ArrayName, Chain, Contents, Entry, Key
-from knft.render.names import CLUSTER_IPS, HAIRPIN, NO_ENDPOINT_SERVICES, SERVICE_IPS, SERVICE_NODEPORTS, SOURCE_RANGES
+from knft.render.names import (
+    CLUSTER_IPS,
+    HAIRPIN,
+    NO_ENDPOINT_NODEPORTS,
+    NO_ENDPOINT_SERVICES,
+    REJECT_CHAIN,
+    SERVICE_IPS,
+    SERVICE_NODEPORTS,
+    SOURCE_RANGES,
+)
 from knft.sync.superseded import Superseded, find_superseded
 from knft.sync.table_snapshot import Owner, SpecialOwner
 from tests.support.kube_objects import port_name
@@ -36,7 +45,7 @@ def _superseded(before: Mapping[Owner, Contents], after: Mapping[Owner, Contents
     return find_superseded(programmed, after)
 
 
-NOTHING = Superseded(frozenset(), frozenset())
+NOTHING = Superseded()
 
 
 @pytest.mark.parametrize("frontend", [(SERVICE_IPS, FRONTEND), (SERVICE_NODEPORTS, ("tcp", 30080))])
@@ -93,6 +102,32 @@ def test_each_owner_is_examined() -> None:
     before: dict[Owner, Contents] = {WEB: _contents(COPIES), API: _contents(OTHER)}
     after: dict[Owner, Contents | None] = {WEB: _contents(COPIES), API: _contents(WIDE, "wide-8-cluster")}
     assert frozenset({OTHER}) == _superseded(before, after).arrays
+
+
+NODEPORT: Key = ("tcp", 30080)
+REJECT = Entry(Goto(REJECT_CHAIN))
+
+
+@pytest.mark.parametrize(
+    ("rejecting", "serving", "key", "verdict", "is_deferred"),
+    [
+        pytest.param(NO_ENDPOINT_NODEPORTS, SERVICE_NODEPORTS, NODEPORT, REJECT, True, id="NodePort"),
+        pytest.param(NO_ENDPOINT_SERVICES, SERVICE_IPS, ("203.0.113.1", "tcp", 80), REJECT, True, id="external IP"),
+        pytest.param(NO_ENDPOINT_SERVICES, SERVICE_IPS, FRONTEND, REJECT, False, id="cluster IP"),
+        pytest.param(NO_ENDPOINT_SERVICES, SERVICE_IPS, FRONTEND, Entry(Drop()), True, id="cluster IP, dropped"),
+    ],
+)
+def test_rejection_of_a_frontend_that_gets_an_endpoint_is_superseded(
+    rejecting: str, serving: str, key: Key, verdict: Entry, *, is_deferred: bool
+) -> None:
+    """A packet that was not translated before the commit is rejected after it, too."""
+    members: set[tuple[str, Key]] = {(CLUSTER_IPS, ("10.96.0.1",))}
+    before = Contents({(rejecting, key): verdict}, {}, members)
+    served = Contents({(serving, key): Entry(Goto("pool-tcp-1"))}, {}, members)
+    rejections = frozenset({(rejecting, key)} if is_deferred else ())
+    assert Superseded(rejections=rejections) == _superseded({WEB: before}, {WEB: served})
+    assert _superseded({WEB: before}, {WEB: before}) == NOTHING
+    assert _superseded({WEB: before}, {WEB: None}) == NOTHING
 
 
 def test_superseded_elements_are_removed_in_the_cleanup_phase() -> None:

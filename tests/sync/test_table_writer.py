@@ -4,9 +4,10 @@ import pytest
 
 from knft.errors import KernelError, LibraryDiedError, TableOwnedError, UnavailableError
 from knft.families import Family
-from knft.nft.objects import ArrayName, Contents, Key
+from knft.nft.expressions import Goto
+from knft.nft.objects import ArrayName, Contents, Entry, Key
 from knft.nft.transaction import Transaction
-from knft.render.names import HAIRPIN, SOURCE_RANGES
+from knft.render.names import HAIRPIN, NO_ENDPOINT_SERVICES, SOURCE_RANGES
 from knft.render.numbering import StickyPort
 from knft.sync.table_writer import _removed_contents
 from tests.support.kernel_harness import service, slices
@@ -55,10 +56,11 @@ def test_elements_of_a_refused_cleanup_are_recorded_by_key() -> None:
         "endpoints-tcp": (("10.96.0.1", 80, 2), ("10.96.0.1", 80, 0), ("10.96.0.2", 80, 0)),
         HAIRPIN: (("10.244.0.1", "10.244.0.1", "tcp", 8080),),
         SOURCE_RANGES: (("203.0.113.1", "tcp", 80, "192.0.2.0/24"),),
+        NO_ENDPOINT_SERVICES: (("203.0.113.1", "tcp", 80),),
     }
     unknown = ("", 0)
     assert _removed_contents([Transaction("ip", "knft", removed=removed)], Family.IPV4) == Contents(
-        {},
+        {(NO_ENDPOINT_SERVICES, ("203.0.113.1", "tcp", 80)): Entry(Goto(""))},
         {
             ArrayName("endpoints-tcp", ("10.96.0.1", 80)): (unknown, None, unknown),
             ArrayName("endpoints-tcp", ("10.96.0.2", 80)): (unknown,),

@@ -91,6 +91,13 @@ def _scale(changes: CountedChanges) -> None:
     changes.change("Service with a NodePort scaled back", *slices("web", range(1, 4)))
 
 
+def _add_first_endpoints(changes: CountedChanges) -> None:
+    for kind, name in (("only a cluster IP", "plain"), ("a NodePort", "web")):
+        changes.change("", *slices(name, []))
+        changes.change(f"first endpoint of a Service with {kind} added", *slices(name, [1]))
+    changes.change("", *slices("plain", [41, 42, 43]), *slices("web", [1, 2, 3]))
+
+
 def _switch_affinity(changes: CountedChanges) -> None:
     changes.change("Service with only a cluster IP made sticky", service("plain", 14, **STICKY))
     changes.change("Service with a NodePort made sticky", service("web", 10, node_port=30080, **STICKY))
@@ -105,6 +112,7 @@ def _remove_local_endpoints(changes: CountedChanges) -> None:
     removed = "local endpoint removed, policy Local, new sizes"
     changes.change(removed, *slices("local", [21, 23], local=[21]))
     changes.change(f"last {removed}", *slices("local", [23]))
+    changes.change("first local endpoint added, policy Local", *slices("local", [21, 23], local=[21]))
 
 
 def _change_layout(changes: CountedChanges) -> None:
@@ -136,6 +144,7 @@ def test_each_change_takes_the_documented_transactions(namespace: Namespace) -> 
         for step in (
             _add_services,
             _scale,
+            _add_first_endpoints,
             _switch_affinity,
             _remove_local_endpoints,
             _change_layout,

@@ -9,7 +9,7 @@ from knft.families import FAMILY_OF_NUMBER, Family
 from knft.kernel.nftables_messages import NEW_GENERATION, Message, printable_name, split, table_attribute
 from knft.kernel.notifications import open_nftables_notifications
 from knft.render import layout
-from knft.render.names import HAIRPIN, SOURCE_RANGES, TABLE
+from knft.render.names import HAIRPIN, NO_ENDPOINT_NODEPORTS, NO_ENDPOINT_SERVICES, SOURCE_RANGES, TABLE
 
 _PASS_ALL = [(0x06, 0, 0, 0xFFFF_FFFF)]
 _READ_BYTES = 1 << 16
@@ -19,6 +19,7 @@ _NAME_ATTRIBUTES = (1, 3, 2, 2, 2)
 _CHAIN_HOOK = 4
 
 _ENDPOINT_SETS = layout.endpoint_map_names() | {HAIRPIN}
+_DEFERRED_SETS = _ENDPOINT_SETS | {SOURCE_RANGES, NO_ENDPOINT_SERVICES, NO_ENDPOINT_NODEPORTS}
 
 
 class Phase(Enum):
@@ -102,5 +103,5 @@ def _prepares(change: Change, created: set[str]) -> bool:
 
 def _cleans_up(change: Change) -> bool:
     """Tell whether a change deletes a chain, or an element that only packets in flight may still look up."""
-    is_deferred = change.kind == "element" and change.name in _ENDPOINT_SETS | {SOURCE_RANGES}
+    is_deferred = change.kind == "element" and change.name in _DEFERRED_SETS
     return not change.is_new and (change.kind == "chain" or is_deferred)
