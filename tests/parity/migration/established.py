@@ -40,8 +40,18 @@ class EstablishedConnection:
 
     def fault(self) -> str:
         """Exchange data; return what is wrong, "" if the same server has answered."""
+        return self.receive_fault() if self.send() else f"{self.frontend}: cannot send"
+
+    def send(self) -> bool:
+        """Send data; return whether the kernel accepts it."""
         try:
-            self._socket.send(b"?")
+            return self._socket.send(b"?") == 1
+        except OSError:
+            return False
+
+    def receive_fault(self) -> str:
+        """Wait for an answer to ``send``; return what is wrong, "" if the same server has answered."""
+        try:
             answer = self._socket.recv(4096)
         except OSError as error:
             return f"{self.frontend}: {type(error).__name__}: {error}"
@@ -49,6 +59,10 @@ class EstablishedConnection:
         if answer == b"?" or (answer and json.loads(answer) == self._server):
             return ""
         return f"{self.frontend}: answered by {answer!r} instead of {self._server}"
+
+    def fileno(self) -> int:
+        """Return the socket's file descriptor, to wait for answers."""
+        return self._socket.fileno()
 
     def close(self) -> None:
         """Reset the connection."""
