@@ -36,7 +36,7 @@ class Provenance(NamedTuple):
 
 
 class _Edit(NamedTuple):
-    """Text to replace in a file of ``pkg/proxy``; ``new`` may refer to groups of the regular expression ``old``."""
+    """Text to replace, wherever it occurs in a file of ``pkg/proxy``: a regular expression, and its replacement."""
 
     path: str
     old: str
@@ -60,7 +60,7 @@ _ASSERTIONS = {
 
 
 def _edits(tests: Iterable[str]) -> Iterator[_Edit]:
-    """Yield the edits; ``tests`` are the files with tests of the three modes."""
+    """Yield the edits; ``tests`` are the files with tests."""
     services, slices = "servicechangetracker.go", "endpointschangetracker.go"
     yield _Edit(
         services,
@@ -122,7 +122,7 @@ def _test_files(folder: Path) -> list[str]:
 
 def _apply(edit: _Edit, folder: Path) -> None:
     path = folder / edit.path
-    changed, count = re.subn(edit.old, edit.new, path.read_text(), count=0 if edit.old == _TEST[0] else 1)
+    changed, count = re.subn(edit.old, edit.new, path.read_text())
     if count == 0:
         msg = f"{edit.path} of this release has no {edit.old!r}: adapt tests/upstream/source.py"
         raise SetupError(msg)
