@@ -26,7 +26,8 @@ lock = InstanceLock()
 print("held", flush=True)
 time.sleep(600)
 """
-FORK = "import os\nif os.fork() == 0:\n    time.sleep(600)"
+FORK = "import os\nif os.fork():\n    time.sleep(600)"
+"""The child goes on: it says that the lock is held after it has closed its copy."""
 TAKE = """
 from knft.errors import UnsupportedError
 from knft.kernel.instance_lock import InstanceLock
