@@ -11,10 +11,11 @@ from tests.cluster.service_account import ServiceAccount
 from tests.packets.churn import PODS, TARGET_PORTS
 from tests.packets.many_clients import add_client_addresses
 from tests.parity.marker import Marker
+from tests.parity.migration.endpoints import Endpoints
 from tests.parity.migration.established import EstablishedConnection, EstablishedConnections
 from tests.parity.migration.health_watch import HealthWatch
 from tests.parity.migration.phases import Phase, PhaseResult, check_phases
-from tests.parity.migration.services import CHANGED, Endpoints, all_frontends, target
+from tests.parity.migration.services import CHANGED, all_frontends, target
 from tests.parity.nodes import API_PORT, KnftNode, KubeProxyNode, ParityNode
 from tests.parity.random_cluster import Settings
 from tests.parity.relay import Relay
