@@ -26,12 +26,10 @@ from tests.packets.in_flight import (
     STICKY_LOCAL,
     InFlightResult,
     connect_during,
-    count_during,
 )
 from tests.packets.in_process_node import InProcessNode
 from tests.packets.programmed import service, tcp_and_udp
 from tests.support.lab.clients import NONE, Connection
-from tests.support.lab.namespace import Namespace
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
 from tests.support.scenario import DEFAULT_NODE
@@ -42,11 +40,6 @@ OTHER_ADDRESS = {**DEFAULT_NODE, "status": {"addresses": [{"type": "InternalIP",
 
 ALL_ICMP_ERRORS = {"net.ipv4.icmp_ratelimit": 0, "net.ipv6.icmp.ratelimit": 0}
 """A UDP client whose packet is rejected without an ICMP error waits for an answer."""
-OTHER_NAT = """
-    add table {0} other-nat
-    add chain {0} other-nat output {{ type nat hook output priority 0; }}
-"""
-"""Another program's NAT: without any, the kernel no longer translates the packets of established connections."""
 
 
 class Served(NamedTuple):
@@ -81,17 +74,25 @@ def run_appearing(lab: Lab, folder: Path, seed: int, times: int) -> InFlightResu
 
 
 def run_first_syncs(lab: Lab, folder: Path, seed: int, times: int) -> InFlightResult:
-    """Delete the tables, and sync for the first time, ``times`` times."""
+    """Delete the tables, and sync for the first time while clients connect, ``times`` times.
 
-    def change_all(node: InProcessNode) -> Iterator[Collection[str]]:
-        for _ in range(times):
+    No client connects while the tables are deleted: a packet could be translated, but not masqueraded.
+    """
+
+    def sync_first(node: InProcessNode) -> Iterator[Collection[str]]:
+        node.start_again()
+        yield BOTH
+
+    results = []
+    with _node(lab) as node:
+        for number in range(times):
             node.delete_tables()
-            yield ()
-            node.start_again()
-            yield BOTH
-
-    with _node(lab) as node, _other_nat(node.namespace):
-        return _run(lab, folder, seed, _is_node_port, change_all(node))
+            results.append(_run(lab, folder, seed + number, _is_node_port, sync_first(node), before=()))
+    return InFlightResult(
+        sum(result.connections for result in results),
+        sum(result.during_commit for result in results),
+        [lost for result in results for lost in result.lost],
+    )
 
 
 def run_first_endpoint(lab: Lab, folder: Path, seed: int, times: int, rules: int = slow_chain.RULES) -> InFlightResult:
@@ -119,13 +120,6 @@ def _is_external(frontend: Frontend) -> bool:
 
 
 @contextmanager
-def _other_nat(namespace: Namespace) -> Iterator[None]:
-    namespace.run(["nft", "-f", "-"], stdin="".join(map(OTHER_NAT.format, ("ip", "ip6"))))
-    yield
-    namespace.run(["nft", "-f", "-"], stdin="delete table ip other-nat\ndelete table ip6 other-nat")
-
-
-@contextmanager
 def _node(lab: Lab) -> Iterator[InProcessNode]:
     slices = [item for added in (CLUSTER_POLICY, STICKY_LOCAL) for item in slices_between(added.name, (), ALL_BACKENDS)]
     with ResponderProcess(map(lab.host, PODS), TARGET_PORTS), InProcessNode(lab) as node:
@@ -139,18 +133,26 @@ def _run(
     seed: int,
     is_dialled: Callable[[Frontend], bool],
     changes: Iterator[Collection[str]],
+    *,
+    before: Collection[str] = BOTH,
 ) -> InFlightResult:
-    """Connect while each of ``changes`` makes a change, and yields the Services that are served after it."""
+    """Connect while each of ``changes`` makes a change, and yields the Services that are served after it.
+
+    ``before`` are those that are served before the first change.
+    """
     client_frontends = {name: list(filter(is_dialled, frontends(name))) for name in CLIENT_HOSTS}
 
     def sync_all() -> list[Served]:
         begun = time.monotonic()
-        states = [Served(0.0, begun, BOTH)]
+        states = [Served(0.0, begun, before)]
         states.extend(Served(begun, begun := time.monotonic(), served) for served in changes)
         return states
 
     connections, states = connect_during(lab, folder, seed, client_frontends, sync_all)
-    during = count_during(connections, [state.ended for state in states])
+    during = sum(
+        any(connection.started <= state.ended and state.begun <= connection.ended for state in states[1:])
+        for _, connection in connections
+    )
     return InFlightResult(len(connections), during, list(_faults(connections, states)))
 
 
