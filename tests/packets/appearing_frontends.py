@@ -23,6 +23,7 @@ from tests.packets.frontends import Frontend, frontends
 from tests.packets.in_flight import (
     CLIENT_HOSTS,
     CLUSTER_POLICY,
+    SHORT_DELAY_RULES,
     STICKY_LOCAL,
     InFlightResult,
     connect_during,
@@ -69,7 +70,7 @@ def run_appearing(lab: Lab, folder: Path, seed: int, times: int) -> InFlightResu
                 yield served
 
     with _node(lab) as node:
-        slow_chain.slow_down(node.namespace, ("services",))
+        slow_chain.slow_down(node.namespace, ("services",), SHORT_DELAY_RULES)
         return _run(lab, folder, seed, _is_node_port, change_all(node))
 
 
@@ -95,7 +96,7 @@ def run_first_syncs(lab: Lab, folder: Path, seed: int, times: int) -> InFlightRe
     )
 
 
-def run_first_endpoint(lab: Lab, folder: Path, seed: int, times: int, rules: int = slow_chain.RULES) -> InFlightResult:
+def run_first_endpoint(lab: Lab, folder: Path, seed: int, times: int, rules: int = SHORT_DELAY_RULES) -> InFlightResult:
     """Remove and add all endpoints of a Service, ``times`` times, while packets wait for the check for endpoints."""
 
     def change_all(node: InProcessNode) -> Iterator[Collection[str]]:

@@ -43,10 +43,10 @@ def test_removed_endpoint_that_connects_to_itself_is_answered(lab_with_clients: 
 
 def test_pod_is_answered_when_the_last_local_endpoint_is_removed(lab_with_clients: Lab, tmp_path: Path) -> None:
     """Policy Local does not apply to pods."""
-    result = run_last_local_endpoint(lab_with_clients, tmp_path, seed=7, times=40)
+    result = run_last_local_endpoint(lab_with_clients, tmp_path, seed=7, times=25)
     print(result)
     assert result.lost == []
-    assert result.during_commit > 10
+    assert result.during_commit > 5
 
 
 @pytest.mark.parametrize("cluster_ip_only", [False, True], ids=["all frontends", "cluster IP"])
@@ -65,7 +65,7 @@ def test_packet_finds_an_endpoint_while_affinity_is_switched(
 
 def test_new_frontend_is_served_or_refused(lab_with_clients: Lab, tmp_path: Path) -> None:
     """Its new chains are committed together with its verdict: a packet before that is refused as before."""
-    result = run_appearing(lab_with_clients, tmp_path, seed=7, times=10)
+    result = run_appearing(lab_with_clients, tmp_path, seed=7, times=5)
     print(result)
     assert result.lost == []
     assert result.during_commit > 20
@@ -73,7 +73,7 @@ def test_new_frontend_is_served_or_refused(lab_with_clients: Lab, tmp_path: Path
 
 def test_frontend_is_served_or_refused_during_a_first_sync(lab_with_clients: Lab, tmp_path: Path) -> None:
     """The first sync is one transaction."""
-    result = run_first_syncs(lab_with_clients, tmp_path, seed=7, times=4)
+    result = run_first_syncs(lab_with_clients, tmp_path, seed=7, times=3)
     print(result)
     assert result.lost == []
     assert result.during_commit > 5
@@ -81,7 +81,7 @@ def test_frontend_is_served_or_refused_during_a_first_sync(lab_with_clients: Lab
 
 def test_service_with_its_first_endpoint_is_served_or_rejects(lab_with_clients: Lab, tmp_path: Path) -> None:
     """A packet that was not translated is still rejected after the commit."""
-    result = run_first_endpoint(lab_with_clients, tmp_path, seed=7, times=15)
+    result = run_first_endpoint(lab_with_clients, tmp_path, seed=7, times=10)
     print(result)
     assert result.lost == []
     assert result.during_commit > 20
