@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.cluster.build import programs
+from tests.cluster.setup_error import SetupError
 from tests.vm import initramfs, kernel, machine, report
 from tests.vm.errors import VmError
 
@@ -13,6 +15,7 @@ TESTS = (
     "tests/vm/test_old_kernel_packets.py",
     "tests/vm/test_ipvs_packets.py",
     "tests/vm/test_ipvs_takeover.py",
+    "tests/vm/test_ipvs_migration.py",
     "tests/sync/test_sticky_chains.py",
 )
 """The tests that run in the guest, all in one boot. The kernel loads the modules that they need."""
@@ -26,8 +29,11 @@ def _main() -> None:
     command = [sys.executable, "-m", "pytest", *TESTS, *sys.argv[1:]]
     try:
         _prepare(command)
-        result = _run(kernel.fetch(), [*command, "-q", "--color", "yes" if sys.stdout.isatty() else "no"])
-    except VmError as error:
+        built = programs()
+        color = "yes" if sys.stdout.isatty() else "no"
+        guest_command = ["env", f"KUBE_PROXY={built.path('kube-proxy')}", *command, "-q", "--color", color]
+        result = _run(kernel.fetch(), guest_command, built.folder)
+    except (SetupError, VmError) as error:
         sys.exit(f"test-vm: {error}")
     elapsed = time.monotonic() - started
     print(f"test-vm: {result.tests} tests on kernel {result.release}, {elapsed:.0f} s in all", flush=True)
@@ -45,11 +51,11 @@ def _prepare(command: list[str]) -> None:
         raise VmError(msg)
 
 
-def _run(chosen: kernel.Kernel, command: list[str]) -> report.GuestResult:
+def _run(chosen: kernel.Kernel, command: list[str], *folders: Path) -> report.GuestResult:
     print(f"test-vm: booting {chosen.release}", flush=True)
     values = {"CHECKOUT": str(CHECKOUT), "MODULES": str(chosen.all_modules), "COMMAND": shlex.join(command)}
     settings = "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
-    needed = (CHECKOUT, chosen.tree, Path(sys.base_prefix))
+    needed = (CHECKOUT, chosen.tree, Path(sys.base_prefix), *folders)
     return report.parse(machine.run(chosen, initramfs.build(chosen, settings), needed, TIME_LIMIT))
 
 
