@@ -15,6 +15,7 @@ from knft.model.service_port import ServicePort
 
 DNS = ServicePortName("default", "dns", "dns", "UDP")
 OTHER = ServicePortName("default", "other", "dns", "UDP")
+THIRD = ServicePortName("default", "third", "dns", "UDP")
 PORT = ServicePort(
     "10.96.0.10", 53, "UDP", node_port=30053, external_ips=("203.0.113.1",), load_balancer_vips=("203.0.113.2",)
 )
@@ -183,6 +184,27 @@ def test_contested_frontend_accepts_endpoints_of_both_services() -> None:
     frontends.update(DNS, None, ())
     assert frontends.is_stale(contested, ENDPOINT, NODE)
     assert not frontends.is_stale(contested, OTHER_ENDPOINT, NODE)
+
+
+def test_service_ports_that_share_frontends_and_endpoints_are_removed_one_by_one() -> None:
+    """While one is left, its endpoint serves; then nothing of them is left."""
+    frontends, names = UdpFrontends(), [DNS, OTHER, THIRD]
+    for name in names:
+        frontends.update(name, PORT, [_endpoint("10.244.1.11")])
+    assert frontends._by_endpoint.names == {ENDPOINT: set(names)}
+    for name in names[:-1]:
+        frontends.update(name, None, ())
+        frontends.forget(frontends.removed())
+        assert not frontends.is_stale(NODE_PORT, ENDPOINT, NODE)
+        assert frontends.is_stale(NODE_PORT, OTHER_ENDPOINT, NODE)
+        assert frontends.has_node_ports
+    assert set(frontends._by_key.names) == {*FRONTENDS, NODE_PORT[-2:]}
+    frontends.update(THIRD, None, ())
+    assert not frontends.is_stale(packed_socket("192.0.2.99", 30053), ENDPOINT, NODE), "an address of another host"
+    frontends.forget(frontends.removed())
+    assert (frontends._by_key.names, frontends._by_endpoint.names) == ({}, {})
+    assert not frontends
+    assert not frontends.has_node_ports
 
 
 def test_irrelevant_change_is_not_reported() -> None:

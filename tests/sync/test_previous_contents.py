@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from knft.delta.programmed import ProgrammedContents
-from knft.nft.expressions import Goto
-from knft.nft.objects import ArrayName, Contents, Entry
-from knft.sync.previous_contents import PreviousContents
+from knft.model.names import NamespacedName
+from knft.nft.expressions import Drop, Goto
+from knft.nft.objects import COMMENT_BYTES, ArrayName, Contents, Entry, Key
+from knft.sync.previous_contents import PreviousContents, find_services
 from knft.sync.table_snapshot import Owner
 from tests.support.kernel_harness import service, slices
 from tests.support.kube_objects import port_name
@@ -98,6 +99,47 @@ def test_array_of_a_sticky_port_with_the_number_of_a_wide_one_is_not_its() -> No
     wide, sticky = ArrayName("wide-endpoints-tcp-7", (7, 0)), ArrayName("sticky-endpoints", (7,))
     found = Contents({("service-ips", ("10.96.0.1", "tcp", 80)): entry}, {wide: (), sticky: ()}, set())
     assert set(PreviousContents(ProgrammedContents(), found).last_known(WEB).arrays) == {wide}
+
+
+LONG = "default/" + "x" * (COMMENT_BYTES - len("default/"))
+FRONTENDS = {
+    "default/web:http": Goto("service-tcp-2"),
+    "default/web:": Goto("sticky-7-cluster"),
+    "default/web:a:b": Goto("sticky-x-cluster"),
+    "other/web:http": Goto("sticky-9-local"),
+    "default/api:http": Drop(),
+    LONG: Goto("sticky-8-cluster"),
+    LONG[:-1]: Goto("service-tcp-1"),
+    "of another program": Goto("sticky-10-cluster"),
+}
+"""Comments and verdicts of the frontends 10.96.0.1, 10.96.0.2 and so on."""
+
+
+@pytest.mark.parametrize(
+    ("included", "comments", "numbers"),
+    [
+        ("web", {"default/web:http", "default/web:", "default/web:a:b", LONG}, {7, 8}),
+        ("api", {"default/api:http", LONG}, {8}),
+        ("", {LONG}, {8}),
+    ],
+    ids=["several ports", "one port", "none"],
+)
+def test_frontends_of_services_are_found_by_their_comments(
+    included: str, comments: set[str], numbers: set[int]
+) -> None:
+    """A comment that fills its space may have lost the name of the Service, so it may be of any."""
+    entries: dict[tuple[str, Key], Entry] = {
+        ("service-ips", (f"10.96.0.{number}", "tcp", 80)): Entry(verdict, comment)
+        for number, (comment, verdict) in enumerate(FRONTENDS.items(), 1)
+    }
+    records = {("sticky-ports", (number,)): Entry(Drop(), f"hash-{number} 1") for number in (1, 7, 8, 9, 10)}
+    found = find_services(
+        lambda name: name == NamespacedName("default", included), Contents(entries | records, {}, set())
+    )
+    of_services = {entry.comment for (name, _), entry in found.contents.entries.items() if name == "service-ips"}
+    assert of_services == comments
+    assert {key for name, key in found.contents.entries if name == "sticky-ports"} == {(number,) for number in numbers}
+    assert found.hash_ids == {f"hash-{number}" for number in numbers}
 
 
 def _of(containers: Iterable[str], contents: Contents) -> Iterable[object]:
