@@ -388,16 +388,21 @@ def _are_created_early(new_chains: Collection[Chain], diff: ContentsDiff) -> boo
     with a map the kernel walks the map. They also are if a replaced verdict goes to one of them: a packet that goes to
     an empty chain gets no endpoint, although its frontend has endpoints before and after the change. If the frontend
     had no verdict, such a packet is handled as before the change. A packet that jumps to an empty chain returns, and
-    the next rules handle it (see the chain ``in-flight`` of the layout).
+    the next rules handle it (see the chain ``in-flight`` of the layout). And they are if they check source ranges: an
+    empty chain would let all clients through.
     """
     rules, elements = sum(len(chain.rules) for chain in new_chains), sum(map(len, diff.added.values()))
     if rules > MAX_RULES or elements > MAX_ELEMENTS:
         return True
     created = {chain.name for chain in new_chains}
-    return any(verdict.chain in created for verdict in _replacing_verdicts(diff) if isinstance(verdict, Goto))
+    return any(verdict.chain in created for verdict in _verdicts_with_rules_first(diff) if isinstance(verdict, Goto))
 
 
-def _replacing_verdicts(diff: ContentsDiff) -> Iterator[Verdict]:
+def _verdicts_with_rules_first(diff: ContentsDiff) -> Iterator[Verdict]:
+    """Yield the new verdicts that must not lead to a chain without rules: replaced ones, and those to source ranges."""
+    for value in diff.added.get(names.SOURCE_RANGE_CHAINS, {}).values():
+        if isinstance(value, Entry):
+            yield value.verdict
     for container, keys in diff.removed.items():
         added = diff.added.get(container, {})
         for value in (added.get(key) for key in keys):

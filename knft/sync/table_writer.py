@@ -37,6 +37,8 @@ from knft.sync.table_snapshot import Owner, SpecialOwner, TableSnapshot, TableSt
 ENDPOINT_SETS = frozenset({HAIRPIN})
 """Sets with an element for each endpoint."""
 
+_IN_USE = "Device or resource busy"  # EBUSY in libnftables' messages
+
 
 class TableWriter:
     """Commits transactions and records the resulting contents; after a failed commit, the table must be read back."""
@@ -153,9 +155,9 @@ class TableWriter:
     def _commit_main(self, main: Transaction) -> tuple[str, ...]:
         """Commit the main phase and return the chains that it deleted.
 
-        If the kernel refuses it, commit it without the deletion of chains, and do not delete chains in a main phase
-        again: kernels before 6.2 refuse to delete a chain together with the last element that leads to it, and all
-        refuse it if a foreign rule leads to the chain.
+        If the kernel says that a chain is in use, commit it without the deletion of chains, and do not delete chains
+        in a main phase again: kernels before 6.2 refuse to delete a chain together with the last element that leads to
+        it, and all refuse it if a foreign rule leads to the chain.
         """
         without_deletions = structs.replace(main, deleted_chains=())
         if not main.deleted_chains or self._deletes_later:
@@ -165,7 +167,9 @@ class TableWriter:
             self._table.commit(main)
         except UnavailableError:
             raise
-        except KernelError:
+        except KernelError as error:
+            if _IN_USE not in f"{error} {error.detail}":
+                raise
             self._table.commit(without_deletions)
             self._deletes_later = True
             return ()

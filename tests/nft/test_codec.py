@@ -1,6 +1,7 @@
 """Transactions as input for libnftables."""
 
 import msgspec
+import pytest
 
 from knft.nft.codec.tables import creation_commands, transaction_commands
 from knft.nft.expressions import Goto, Jump, Match, Meta, Rule
@@ -85,3 +86,14 @@ def test_other_transactions_are_sent_as_json() -> None:
     sent = transaction_commands(Transaction("ip", "knft", deleted_chains=("old",)))
     commands = msgspec.json.decode(sent)["nftables"]
     assert commands[-1] == {"delete": {"chain": {"family": "ip", "table": "knft", "name": "old"}}}
+
+
+@pytest.mark.parametrize("name", ["sticky-a;add table ip injected", "sticky-a b", "sticky-a\nflush ruleset"])
+def test_names_of_other_programs_do_not_become_commands(name: str) -> None:
+    """Chains that knft empties and deletes were found in its table."""
+    for transaction in (
+        Transaction("ip", "knft", chains=(Chain(name),)),
+        Transaction("ip", "knft", chains=(Chain("pool-tcp-1"),), deleted_chains=(name,)),
+    ):
+        commands = msgspec.json.decode(transaction_commands(transaction))["nftables"]
+        assert any(next(iter(command.values())).get("chain", {}).get("name") == name for command in commands)

@@ -7,7 +7,7 @@ import pytest
 
 from knft.delta.programmed import ProgrammedContents
 from knft.model.names import NamespacedName
-from knft.nft.expressions import Drop, Goto
+from knft.nft.expressions import Drop, Goto, Verdict
 from knft.nft.objects import COMMENT_BYTES, ArrayName, Contents, Entry, Key
 from knft.sync.previous_contents import PreviousContents, find_services
 from knft.sync.table_snapshot import Owner
@@ -102,7 +102,7 @@ def test_array_of_a_sticky_port_with_the_number_of_a_wide_one_is_not_its() -> No
 
 
 LONG = "default/" + "x" * (COMMENT_BYTES - len("default/"))
-FRONTENDS = {
+FRONTENDS: dict[str, Verdict] = {
     "default/web:http": Goto("service-tcp-2"),
     "default/web:": Goto("sticky-7-cluster"),
     "default/web:a:b": Goto("sticky-x-cluster"),
