@@ -87,16 +87,17 @@ def test_added_and_removed_addresses_are_reported(monitor: MonitorThread) -> Non
 
 
 def test_address_of_the_host_on_a_link_with_a_peer_is_listed(namespace: Namespace) -> None:
-    namespace.run(["ip", "link", "set", "lo", "up"])
-    for address, peer in ((FIRST.ipv4, SECOND.ipv4), (FIRST.ipv6, SECOND.ipv6)):
-        namespace.run(["ip", "address", "add", address, "peer", peer, "dev", "lo"])
+    with netlink(namespace) as link:
+        link.up("lo")
+        link.add_peer_addresses("lo", FIRST, SECOND)
     with namespace.entered():
         assert local_addresses() == LOOPBACK | _both(FIRST)
 
 
 def test_addresses_of_another_family_are_skipped(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel without IPv6 answers the request for its addresses with those of all families."""
-    namespace.run(["ip", "link", "set", "lo", "up"])
+    with netlink(namespace) as link:
+        link.up("lo")
     of_ipv4 = addresses._IFADDRMSG.pack(socket.AF_INET, 0, 0, 0, 0)
     with namespace.entered():
         listed = netlink_dump.dump(socket.NETLINK_ROUTE, addresses._GET_ADDRESS, of_ipv4, addresses._NEW_ADDRESS)

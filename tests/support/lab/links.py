@@ -82,6 +82,12 @@ class Netlink:
         self._route.addr("add", index=index, address=addresses.ipv4, prefixlen=32)
         self._route.addr("add", index=index, address=addresses.ipv6, prefixlen=128, flags=IFA_F_NODAD, preferred=0)
 
+    def add_peer_addresses(self, name: str, addresses: Addresses, peer: Addresses) -> None:
+        """Add addresses of a point-to-point link, with those of its other end."""
+        index = self._index(name)
+        self._route.addr("add", index=index, local=addresses.ipv4, address=peer.ipv4, prefixlen=32)
+        self._route.addr("add", index=index, local=addresses.ipv6, address=peer.ipv6, prefixlen=128, flags=IFA_F_NODAD)
+
     def remove_loopback_addresses(self, addresses: Addresses) -> None:
         """Remove such addresses."""
         index = self._index("lo")
