@@ -10,13 +10,11 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from tests.cluster.build import programs
-from tests.cluster.setup_error import SetupError
 from tests.parity.faults import FAULTS, MAX_SEEDS
+from tests.parity.preparation import prepare
 from tests.parity.random_cluster import History, manifests, random_history
 from tests.parity.seed_run import COMPARISONS, Problem, Testbed
 from tests.parity.shrink import MAX_RUNS, shrink
-from tests.support.privilege import PrivilegeError, ensure_namespaces
 
 _DEFAULT_SEEDS = 5
 _SHOWN = 12
@@ -25,12 +23,7 @@ _SHOWN = 12
 def main() -> None:
     """Run the chosen seeds or faults."""
     given = _arguments()
-    try:
-        ensure_namespaces()
-        release = programs().release
-    except (PrivilegeError, SetupError) as error:
-        sys.exit(f"test-parity: {error}")
-    _print(f"kube-proxy {release}")
+    _print(f"kube-proxy {prepare('test-parity')}")
     with tempfile.TemporaryDirectory() as folder, Testbed(Path(folder)) as testbed:
         if given.broken:
             testbed.nodes.knft.command = _broken_knft(given.broken)

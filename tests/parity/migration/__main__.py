@@ -8,15 +8,13 @@ from itertools import groupby
 from pathlib import Path
 
 from tests.cluster.applier import Applier
-from tests.cluster.build import programs
 from tests.cluster.cluster import Cluster
 from tests.cluster.service_account import ServiceAccount
-from tests.cluster.setup_error import SetupError
 from tests.parity.migration.migration import ORDERS, WRONG_ORDER, Node, Step, migrate
 from tests.parity.migration.phases import PhaseResult
 from tests.parity.migration.services import objects
+from tests.parity.preparation import prepare
 from tests.support.lab.namespace import Namespace
-from tests.support.privilege import PrivilegeError, ensure_namespaces
 
 MODES = ("nftables", "iptables")
 _SHOWN = 5
@@ -26,12 +24,7 @@ _ROW = "  {:33}{:>8}{:>6}{:>13}{:>8}{:>14}  {}"
 def main() -> None:
     """Run the chosen modes and orders."""
     given = _arguments()
-    try:
-        ensure_namespaces()
-        release = programs().release
-    except (PrivilegeError, SetupError) as error:
-        sys.exit(f"migration: {error}")
-    _print(f"kube-proxy {release}")
+    _print(f"kube-proxy {prepare('migration')}")
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
         namespace = Namespace.create("control-plane")
