@@ -27,6 +27,8 @@ from knft.kernel.process import WorkerProcess
 from knft.kernel.sysctls import set_conntrack
 from knft.render.names import TABLE
 from knft.serve.monitoring import Monitoring
+from knft.serve.proxy_health import ProxyHealth
+from knft.serve.timestamp import now
 from knft.sync.assemble import live_daemon
 from knft.sync.daemon import Daemon
 from knft.sync.flow_cleaner import FlowCleaner
@@ -116,7 +118,8 @@ def _run_locked(settings: Settings, options: RunOptions, source: ObjectFeed, log
         _set_oom_score_adj(settings.oom_score_adj)
     warning_process = None if options.once else warn_of_leftovers_in_child(log_writer)
     foreign_changes = ForeignChangeMonitor(TABLE)
-    with WorkerProcess(foreign_changes.set_own_port_ids) as library:
+    health = ProxyHealth(settings.config.sync_period, now)
+    with WorkerProcess(foreign_changes.set_own_port_ids, health.sync_progressed) as library:
         _probe_kernel(library)
         if source.configures_host:
             _set_conntrack(settings)
@@ -129,6 +132,7 @@ def _run_locked(settings: Settings, options: RunOptions, source: ObjectFeed, log
                 source,
                 library,
                 foreign_changes,
+                health=health,
                 log_writer=log_writer,
                 warning_process=warning_process,
             )
@@ -161,6 +165,7 @@ def _run_until_stopped(
     library: WorkerProcess,
     foreign_changes: ForeignChangeMonitor,
     *,
+    health: ProxyHealth,
     log_writer: LogWriter,
     warning_process: int | None,
 ) -> None:
@@ -173,6 +178,7 @@ def _run_until_stopped(
     config = settings.config
     monitoring = Monitoring(
         settings,
+        health,
         node_eligible=source.is_eligible,
         on_event=source.record_event,
         on_fatal_listen_error=lambda message: shutdown.fail_after(EVENT_DELIVERY_SECONDS, ServingError(message)),
@@ -182,7 +188,6 @@ def _run_until_stopped(
     observers = (*monitoring.observers, flow_cleaner)
     daemon = live_daemon(config, library, observers, allow_node_mismatch=options.allow_node_mismatch)
     daemon.update_local_addresses(local_addresses())
-    library.on_progress = monitoring.health.sync_progressed
     monitoring.register_counters(daemon, library, lambda: log_writer.dropped_lines)
     source.register_metrics(monitoring.metrics)
     monitoring.start()

@@ -8,7 +8,6 @@ Ranges = tuple[tuple[int, int], ...]
 
 EMPTY: Ranges = ()
 PORTS: Ranges = ((0, 65535),)
-PROTOCOLS: Ranges = ((0, 255),)
 ADDRESSES: dict[int, Ranges] = {4: ((0, (1 << 32) - 1),), 6: ((0, (1 << 128) - 1),)}
 """All addresses, by IP version."""
 LOOPBACK: dict[int, Ranges] = {4: ((127 << 24, (128 << 24) - 1),), 6: ((1, 1),)}

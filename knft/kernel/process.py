@@ -53,16 +53,20 @@ class WorkerProcess:
     If a worker dies during a call, that call raises LibraryDiedError, and the next call uses a new worker.
     """
 
-    def __init__(self, on_port_ids: Callable[[frozenset[int]], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        on_port_ids: Callable[[frozenset[int]], None] = lambda _: None,
+        on_progress: Callable[[], None] = lambda: None,
+    ) -> None:
         """Start a worker without waiting for it.
 
         ``on_port_ids`` is called with the port ids of the worker's netlink sockets before its first command, and with
-        an empty set when the worker is gone.
+        an empty set when the worker is gone; ``on_progress`` when a call has received a part of its answer, such as
+        some elements of a set.
         """
         self._lock = threading.Lock()
         self._on_port_ids = on_port_ids
-        self.on_progress: Callable[[], None] = lambda: None
-        """Called when a call has received a part of its answer, such as some elements of a set."""
+        self._on_progress = on_progress
         self.start_count = 0
         """How many workers have been started."""
         self._worker: _Worker | None = self._start()
@@ -100,7 +104,7 @@ class WorkerProcess:
             self._worker = None
             try:
                 answer = worker.request(request, self._reporting_progress(receive))
-                self.on_progress()
+                self._on_progress()
             except BaseException as error:
                 self._on_port_ids(frozenset())
                 if isinstance(error, LibraryDiedError):
@@ -118,7 +122,7 @@ class WorkerProcess:
     def _reporting_progress(self, receive: Callable[[SetPart], None]) -> Callable[[SetPart], None]:
         def receive_part(part: SetPart) -> None:
             receive(part)
-            self.on_progress()
+            self._on_progress()
 
         return receive_part
 

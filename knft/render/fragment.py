@@ -210,11 +210,6 @@ def _shared_chains(plan: ServicePlan, frontend: Frontend) -> tuple[SharedChain, 
 
 
 # Cached to share equal names: 25 000 Service ports have few different ones.
-@lru_cache(maxsize=1 << 12)
-def _goto(chain: SharedChain) -> Goto:
-    return Goto(chain.name)
-
-
 @lru_cache(maxsize=1 << 6)
 def _map(kind: PoolKind) -> str:
     return kind.map

@@ -29,6 +29,7 @@ class Monitoring:
     def __init__(
         self,
         settings: Settings,
+        health: ProxyHealth,
         *,
         node_eligible: Callable[[], bool],
         on_event: OnEvent,
@@ -45,7 +46,7 @@ class Monitoring:
         config, thread = settings.config, HttpThread(clock)
         self._thread = thread
         self.metrics = Metrics()
-        self.health = ProxyHealth(config.sync_period, clock)
+        self.health = health
         self.service_health = ServiceHealth(
             config, thread, self.health.is_healthy, on_event, own_ports=_own_ports(settings)
         )

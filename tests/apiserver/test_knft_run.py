@@ -242,7 +242,7 @@ def test_knft_waits_for_a_missing_api_server(namespace: Namespace, tmp_path: Pat
     knft = ApiServerKnft(namespace, server, tmp_path)
     # Other warnings come earlier, while a signal still ends the process with its number.
     knft.wait_until(lambda: "connection refused" in knft.log_text())
-    time.sleep(2)
+    time.sleep(2)  # Nothing reports that no more warnings come.
     warnings = [line for line in knft.log_text().splitlines() if "WARNING" in line]
     assert len(warnings) <= 4, warnings
     knft.process.terminate()

@@ -31,14 +31,16 @@ def test_answers_equal_those_of_the_library(library: WorkerProcess) -> None:
     assert '"name": "t"' in library.run("list tables")
 
 
-def test_parts_of_an_answer_are_progress(library: WorkerProcess) -> None:
+@pytest.mark.usefixtures("namespace")
+def test_parts_of_an_answer_are_progress() -> None:
     """The health check must see that a long read makes progress."""
-    library.run("add table ip t\nadd set ip t s { type inet_service; }")
-    library.run(f"add element ip t s {{ {', '.join(map(str, range(1, 1001)))} }}")
     received: list[SetPart] = []
     reported: list[int] = []
-    library.on_progress = lambda: reported.append(len(received))
-    library.dump_elements(socket.AF_INET, "t", ["s"], received.append)
+    with WorkerProcess(on_progress=lambda: reported.append(len(received))) as library:
+        library.run("add table ip t\nadd set ip t s { type inet_service; }")
+        library.run(f"add element ip t s {{ {', '.join(map(str, range(1, 1001)))} }}")
+        reported.clear()
+        library.dump_elements(socket.AF_INET, "t", ["s"], received.append)
     assert reported == [*range(1, len(received) + 1), len(received)]
     assert len(received) > 1
 

@@ -33,23 +33,23 @@ class InProcessNode:
         """Start without Services."""
         flush_conntrack(self.namespace)
         with self.namespace.entered():
-            self._library = WorkerProcess()
-        self._daemon = live_daemon(CONFIG, self._library)
+            self.worker = WorkerProcess()
+        self._daemon = live_daemon(CONFIG, self.worker)
         return self
 
     def delete_tables(self) -> None:
-        """Delete knft's tables, as another program."""
-        self.namespace.run(["nft", "-f", "-"], stdin="delete table ip knft\ndelete table ip6 knft")
+        """Delete knft's tables: in its own process, because another program must not where the tables are owned."""
+        self.worker.run("delete table ip knft\ndelete table ip6 knft")
 
     def start_again(self) -> None:
         """Continue as a new process with the same objects, and sync."""
-        self._daemon = live_daemon(CONFIG, self._library)
+        self._daemon = live_daemon(CONFIG, self.worker)
         self._daemon.handle([ObjectChange(None, current) for current in self._objects.values()])
         self._sync()
 
     def __exit__(self, *_: object) -> None:
         """Remove knft's tables, and the conntrack entries of their translations."""
-        self._library.close()
+        self.worker.close()
         knft(self.namespace, "cleanup")
         flush_conntrack(self.namespace)
 
@@ -59,6 +59,10 @@ class InProcessNode:
         changes += [ObjectChange(self._objects.pop(("Service", name)), None) for name in deleted]
         self._daemon.handle(changes)
         self._sync()
+
+    def delete_services(self) -> None:
+        """Delete all Services, and sync."""
+        self.apply([], deleted=[name for kind, name in self._objects if kind == "Service"])
 
     def _sync(self) -> None:
         with self.namespace.entered():

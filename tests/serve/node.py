@@ -15,6 +15,7 @@ from knft.model.names import NamespacedName
 from knft.model.objects import KubeObject, ObjectChange
 from knft.runner.bounded import Intervals
 from knft.serve.monitoring import Monitoring
+from knft.serve.proxy_health import ProxyHealth
 from knft.sync.daemon import Daemon
 from tests.serve.fake_timestamps import FakeTimestamps
 from tests.serve.http_client import TIMEOUT_SECONDS, HttpResponse, http_request
@@ -46,6 +47,7 @@ class MonitoredNode(KernelHarness):
         self.eligible = True
         self.monitoring = Monitoring(
             Settings(config, **settings),
+            ProxyHealth(config.sync_period, self.clock),
             node_eligible=lambda: self.eligible,
             on_event=self.events.append,
             on_fatal_listen_error=lambda message: self.events.append(

@@ -9,6 +9,7 @@ from knft.config import Config
 from knft.configuration.settings import Settings
 from knft.model.events import Event
 from knft.serve.monitoring import Monitoring
+from knft.serve.proxy_health import ProxyHealth
 from tests.serve.fake_timestamps import FakeTimestamps
 from tests.serve.http_client import refuses_connections
 from tests.serve.node import LOOPBACK, wait_until
@@ -23,8 +24,10 @@ class StandaloneServers:
         self.failures: list[str] = []
         self.failed = threading.Event()
         self.is_eligible: Callable[[], bool] = lambda: True
+        config = Config("node-1")
         self.monitoring = Monitoring(
-            Settings(Config("node-1"), **settings),
+            Settings(config, **settings),
+            ProxyHealth(config.sync_period, self.clock),
             node_eligible=lambda: self.is_eligible(),  # noqa: PLW0108 - tests replace the attribute
             on_event=self.events.append,
             on_fatal_listen_error=self._record_failure,
