@@ -37,9 +37,10 @@ def _slice(name: str, ports: int, endpoints: int) -> EndpointSlice:
 
 
 def test_largest_supported_service_is_served() -> None:
-    """1 000 endpoints, 100 ports and 10 frontend addresses: the promised size."""
+    """1 000 endpoints, 100 ports and 10 frontend addresses are promised; 500 endpoints may be in two slices."""
     state = _state(_service(100, 8))
     state.handle_slice(None, _slice("web-1", 100, 1000))
+    state.handle_slice(None, _slice("web-2", 100, 500))
     state.drain()
     assert state.too_large() == {}
     assert state.service_port_count() == 100
@@ -58,9 +59,9 @@ def test_service_with_too_many_endpoints_has_no_rules() -> None:
     """The slices of a Service are counted together; no endpoint is expanded."""
     state = _state(_service(100, 1), service("api", cluster_ip="10.96.0.2"))
     for number in range(3):
-        state.handle_slice(None, _slice(f"web-{number}", 100, 350))
+        state.handle_slice(None, _slice(f"web-{number}", 100, 700))
     state.drain()
-    assert "have 105000 endpoints" in state.too_large()[WEB]
+    assert "have 210000 endpoints" in state.too_large()[WEB]
     assert state.plan(port_name("p1")) is None
     assert state.endpoints(port_name("p1")) == ()
     assert state.plan(port_name(service="api")) is not None
@@ -68,7 +69,7 @@ def test_service_with_too_many_endpoints_has_no_rules() -> None:
 
 def test_service_is_planned_when_it_becomes_too_large_and_small_again() -> None:
     """Its rules are removed, and come back."""
-    slices = [_slice(f"web-{number}", 100, 350) for number in range(3)]
+    slices = [_slice(f"web-{number}", 100, 700) for number in range(3)]
     state = _state(_service(100, 1))
     for item in slices[:2]:
         state.handle_slice(None, item)
@@ -81,7 +82,7 @@ def test_service_is_planned_when_it_becomes_too_large_and_small_again() -> None:
     assert len(state.drain().service_ports) == 100
     plan = state.plan(port_name("p1"))
     assert plan is not None
-    assert len(plan.endpoints.cluster) == 350
+    assert len(plan.endpoints.cluster) == 700
 
 
 def test_service_without_endpoints_is_planned_when_slices_arrive_that_are_too_large() -> None:
@@ -89,7 +90,7 @@ def test_service_without_endpoints_is_planned_when_slices_arrive_that_are_too_la
     state = _state(_service(100, 1))
     state.drain()
     for number in range(3):
-        state.handle_slice(None, _slice(f"web-{number}", 100, 350))
+        state.handle_slice(None, _slice(f"web-{number}", 100, 700))
     assert len(state.drain().service_ports) == 100
 
 
