@@ -1,158 +1,25 @@
 """Each kind of change takes as many transactions as docs/design/transaction-phases.md says."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Self
+from pathlib import Path
 
 import pytest
 
 from knft.families import Family
-from tests.support.kernel_harness import KernelHarness, restarted, service, slices
 from tests.support.lab.namespace import Namespace
-from tests.sync.transaction_counts import CHANGES, DOCUMENT, Counts, with_table
-from tests.sync.transaction_log import Phase, TransactionLog
-
-STICKY: dict[str, Any] = {"sessionAffinity": "ClientIP"}
-LOCAL: dict[str, Any] = {"externalTrafficPolicy": "Local"}
-OTHER_HOOK = """
-    delete chain {0} knft filter-forward
-    add chain {0} knft filter-forward {{ type filter hook forward priority 7; }}
-"""
-
-
-def _with_external_ips(count: int) -> dict[str, Any]:
-    addresses = [f"{start}{number}" for number in range(1, count + 1) for start in ("198.51.100.", "2001:db8:1::")]
-    return service("large", 15, externalIPs=addresses)
-
-
-def _node(number: int) -> dict[str, Any]:
-    addresses = [f"192.0.2.{number}", f"2001:db8::{number}"]
-    status = {"addresses": [{"type": "InternalIP", "address": address} for address in addresses]}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": status}
-
-
-class CountedChanges:
-    """Makes changes of each kind in the current namespace, and counts their transactions; a context manager."""
-
-    def __init__(self, namespace: Namespace) -> None:
-        self.harness = KernelHarness(namespace)
-        self.counts: dict[str, dict[Family, Counts]] = {}
-        """The counts of each change, by family."""
-        self._log = TransactionLog()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._log.close()
-
-    @contextmanager
-    def counted(self, name: str) -> Iterator[None]:
-        """Count the transactions of a block."""
-        self._log.take()
-        yield
-        self.counts[name] = {
-            family: Counts(*map(phases.count, (Phase.BEFORE, Phase.VISIBLE, Phase.AFTER)))
-            for family, phases in self._log.take().items()
-        }
-
-    def change(self, name: str, *objects: dict[str, Any]) -> None:
-        """Create or update objects; without a name, the transactions are not counted."""
-        with self.counted(name):
-            self.harness.apply(*objects)
-            self.harness.sync()
-        self.counts.pop("", None)
-
-    def delete_service(self, change: str, name: str) -> None:
-        """Delete a Service."""
-        with self.counted(change):
-            self.harness.delete("Service", name)
-            self.harness.sync()
-
-
-def _add_services(changes: CountedChanges) -> None:
-    changes.change("first sync", service("web", 10, node_port=30080), *slices("web", range(1, 4)))
-    changes.change("Service added", service("more", 11, node_port=30081), *slices("more", range(11, 15)))
-    local = service("local", 12, node_port=30082, **LOCAL)
-    endpoints = slices("local", [21, 22, 23], local=[21, 22])
-    changes.change("Service with external traffic policy Local added", local, *endpoints)
-    sticky = service("sticky", 13, node_port=30083, **STICKY)
-    changes.change("sticky Service added", sticky, *slices("sticky", [31, 32, 33]))
-    changes.change("", service("plain", 14), *slices("plain", [41, 42, 43]))
-
-
-def _scale(changes: CountedChanges) -> None:
-    changes.change("endpoint replaced", *slices("plain", [41, 42, 44]))
-    plain = "Service with only a cluster IP scaled"
-    changes.change(f"{plain}, up to 64 endpoints", *slices("plain", range(41, 51)))
-    changes.change(f"{plain} to more than 64 endpoints, a new size", *slices("plain", range(41, 111)))
-    changes.change(f"{plain} from that size to 3", *slices("plain", range(41, 44)))
-    changes.change("Service with a NodePort scaled to a new size", *slices("web", range(1, 9)))
-    changes.change("Service with a NodePort scaled back", *slices("web", range(1, 4)))
-
-
-def _add_first_endpoints(changes: CountedChanges) -> None:
-    for kind, name in (("only a cluster IP", "plain"), ("a NodePort", "web")):
-        changes.change("", *slices(name, []))
-        changes.change(f"first endpoint of a Service with {kind} added", *slices(name, [1]))
-    changes.change("", *slices("plain", [41, 42, 43]), *slices("web", [1, 2, 3]))
-
-
-def _switch_affinity(changes: CountedChanges) -> None:
-    changes.change("Service with only a cluster IP made sticky", service("plain", 14, **STICKY))
-    changes.change("Service with a NodePort made sticky", service("web", 10, node_port=30080, **STICKY))
-    changes.change("endpoint of a sticky Service replaced", *slices("plain", [41, 42, 45]))
-    changes.change("sticky Service made not sticky", service("plain", 14))
-    changes.change("", service("web", 10, node_port=30080))
-
-
-def _remove_local_endpoints(changes: CountedChanges) -> None:
-    changes.change("", *slices("plain", [41, 42, 43], local=[41, 43]))
-    changes.change("local endpoint removed", *slices("plain", [41, 42], local=[41]))
-    removed = "local endpoint removed, policy Local, new sizes"
-    changes.change(removed, *slices("local", [21, 23], local=[21]))
-    changes.change(f"last {removed}", *slices("local", [23]))
-    changes.change("first local endpoint added, policy Local", *slices("local", [21, 23], local=[21]))
-
-
-def _change_layout(changes: CountedChanges) -> None:
-    changes.change("", _with_external_ips(1), *slices("large", range(201, 231)))
-    changes.change("layout changed to wide", _with_external_ips(40))
-    changes.change("layout changed from wide", _with_external_ips(1))
-    changes.change("", _node(11))
-    changes.change("address of the node replaced", _node(12))
-
-
-def _delete_services(changes: CountedChanges) -> None:
-    changes.delete_service("Service deleted", "web")
-    changes.delete_service("Service with a local endpoint deleted", "plain")
-    changes.delete_service("sticky Service deleted", "sticky")
-
-
-def _restart(changes: CountedChanges, namespace: Namespace) -> None:
-    with changes.counted("restart, nothing changed"):
-        restarted(changes.harness).sync()
-    namespace.run(["nft", "-f", "-"], stdin="".join(OTHER_HOOK.format(family.nft) for family in Family))
-    with changes.counted("restart, the table has another layout and is replaced"):
-        restarted(changes.harness).sync()
+from tests.sync.counted_changes import CountedChanges, make_all_changes
+from tests.sync.nft_monitor import NftMonitor
+from tests.sync.transaction_counts import CHANGES, DOCUMENT, with_table
 
 
 @pytest.mark.kernel
-def test_each_change_takes_the_documented_transactions(namespace: Namespace) -> None:
-    """Transactions on other tables, such as probes, do not count."""
-    with CountedChanges(namespace) as changes:
-        for step in (
-            _add_services,
-            _scale,
-            _add_first_endpoints,
-            _switch_affinity,
-            _remove_local_endpoints,
-            _change_layout,
-            _delete_services,
-        ):
-            step(changes)
-        _restart(changes, namespace)
+def test_each_change_takes_the_documented_transactions(namespace: Namespace, tmp_path: Path) -> None:
+    """Transactions on other tables, such as probes, do not count. ``nft monitor`` reports the same ones."""
+    with NftMonitor(namespace, tmp_path) as monitor, CountedChanges(namespace, monitor.mark) as changes:
+        monitor.mark("")
+        make_all_changes(changes, namespace)
+        monitored = monitor.counts()
     assert changes.counts == {name: dict.fromkeys(Family, counts) for name, counts in CHANGES.items()}
+    assert monitored == {name: len(Family) * sum(counts) for name, counts in CHANGES.items()}
 
 
 def test_packets_meet_one_transaction_of_each_change() -> None:

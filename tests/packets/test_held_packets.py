@@ -1,0 +1,271 @@
+"""A packet that is between two rules during a transaction gets an outcome of the state before or after the change."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+
+from knft.families import Family
+from knft.kernel.table import KernelTable
+from knft.render import wide
+from tests.packets.folded import folded
+from tests.packets.held_packets import SILENT, Held, PacketHolder, Point, Target, other_cpus
+from tests.packets.held_scenarios import BACKENDS, CLIENT, OWN, PORTS, UNTRANSLATED, Scenario, Step, scenarios
+from tests.packets.in_process_node import InProcessNode
+from tests.packets.phase_losses import CLEANUP_LOSSES, NEW_CHAINS_LOSSES, Loss, table
+from tests.support.lab import plan
+from tests.support.lab.responders import Responders
+from tests.support.lab.topology import Lab
+from tests.support.scenario import UNALLOCATED, UNPROXIED
+from tests.sync.transaction_counts import CHANGES, DOCUMENT, Counts
+from tests.sync.transaction_log import Phase, TransactionLog
+
+SERVICE_CIDR = {
+    "apiVersion": "networking.k8s.io/v1",
+    "kind": "ServiceCIDR",
+    "metadata": {"name": "kubernetes"},
+    "spec": {"cidrs": ["$services"]},
+}
+ALL_ICMP_ERRORS = {"net.ipv4.icmp_ratelimit": 0, "net.ipv6.icmp.ratelimit": 0}
+EXTRA_ROUNDS = 20
+"""How often the steps are repeated if a packet was not held until after the commit."""
+
+
+class HeldDuring(NamedTuple):
+    """A transaction, and the packet that was held during it."""
+
+    phase: Phase
+    held: Held
+
+
+class HoldingNode(NamedTuple):
+    """The node under test, and what holds its packets."""
+
+    lab: Lab
+    node: InProcessNode
+    holder: PacketHolder
+    log: TransactionLog
+
+    @contextmanager
+    def beginning(self, scenario: Scenario) -> Iterator[None]:
+        """Lead to the state before the first step; at the end, restore what the steps have changed."""
+        factor = wide.COPIES_FACTOR
+        try:
+            scenario.begin(self.node)
+            yield
+        finally:
+            wide.COPIES_FACTOR = factor
+            self.node.delete_services()
+            if scenario.deletes_tables:
+                self.load_holding_rules()
+
+    def apply(self, step: Step, target: Target, point: Point) -> list[HeldDuring]:
+        """Make a change; hold a packet during each of its transactions."""
+        found: list[HeldDuring] = []
+
+        def hold(commit: Callable[[], None]) -> None:
+            phases: list[Phase] = []
+
+            def counted() -> None:
+                self.log.take()
+                commit()
+                phases.extend(self.log.take()[family])
+
+            held = self.holder.during(counted, target, point)
+            found.extend(HeldDuring(phase, held) for phase in phases)
+
+        family = Family.IPV4 if target.version == 4 else Family.IPV6
+        with _commits_of(family, hold):
+            step.apply(self.node)
+        return found
+
+    def load_holding_rules(self) -> None:
+        """Have packets held in knft's tables too."""
+        for family in Family:
+            self.holder.load_into(family.nft)
+
+
+@contextmanager
+def _commits_of(family: Family, hold: Callable[[Callable[[], None]], None]) -> Iterator[None]:
+    """Pass the commits of one family to ``hold``, which makes them."""
+
+    def passing(original: Callable[..., None]) -> Callable[..., None]:
+        def send(table: Any, *arguments: Any) -> None:
+            if table._family is family:
+                hold(lambda: original(table, *arguments))
+            else:
+                original(table, *arguments)
+
+        return send
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("commit", "create"):
+            patch.setattr(KernelTable, name, passing(getattr(KernelTable, name)))
+        yield
+
+
+@pytest.fixture(scope="module")
+def holding_node(lab: Lab) -> Iterator[HoldingNode]:
+    """The node under test, without a Service, and servers on all pods."""
+    namespace = lab.host("node").namespace
+    namespace.sysctls(ALL_ICMP_ERRORS)
+    with other_cpus(), Responders() as servers, InProcessNode(lab) as node:
+        for pod in {backend.pod for backend in BACKENDS} | {CLIENT}:
+            for port in PORTS:
+                servers.serve(lab.host(pod), port, "udp")
+        for addresses in (UNALLOCATED, *UNPROXIED):
+            for address in (addresses.ipv4, addresses.ipv6):
+                servers.serve(lab.host(UNTRANSLATED), 80, "udp", address)
+        node.apply([SERVICE_CIDR])
+        with namespace.entered():
+            log = TransactionLog()
+        sentinel, own = lab.host("local-1"), lab.host(OWN.pod)
+        with closing(log), PacketHolder(namespace, node.worker, sentinel, PORTS[0], own) as holder:
+            holding = HoldingNode(lab, node, holder, log)
+            holding.load_holding_rules()
+            yield holding
+
+
+SCENARIOS = {scenario.name: scenario for scenario in scenarios()}
+
+NOT_HELD = {
+    "restart, nothing changed": "it takes no transaction",
+    "restart, the table has another layout and is replaced": "it loses connections: docs/design/table-versions.md",
+}
+"""The kinds of change without a scenario, and why."""
+
+
+def test_each_kind_of_change_has_a_scenario() -> None:
+    """Each step with a kind also takes the transactions that the table says: ``_check_counts``."""
+    covered = {step.kind for scenario in SCENARIOS.values() for step in scenario.steps if step.points}
+    assert covered - {""} == CHANGES.keys() - NOT_HELD.keys()
+    assert NOT_HELD.keys() <= CHANGES.keys()
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_held_packet_gets_an_outcome_of_the_state_before_or_after(
+    holding_node: HoldingNode, monkeypatch: pytest.MonkeyPatch, name: str, version: plan.Version
+) -> None:
+    """One packet is held at each point, during each transaction."""
+    scenario = SCENARIOS[name]
+    for module in ("prepare", "table_writer") if scenario.max_elements else ():
+        monkeypatch.setattr(f"knft.sync.{module}.MAX_ELEMENTS", scenario.max_elements)
+    with holding_node.beginning(scenario):
+        _run(holding_node, scenario, version)
+
+
+def _run(holding: HoldingNode, scenario: Scenario, version: plan.Version) -> None:
+    """Repeat the steps until each point of each step has held a packet during the visible transaction.
+
+    The first round may create shared chains, which stay, so counts are checked from the second round on.
+    """
+    remaining = {number: list(step.points) for number, step in enumerate(scenario.steps)}
+    target = scenario.target(holding.lab, version)
+    rounds = max(map(len, remaining.values())) + EXTRA_ROUNDS
+    for rounds_before in range(rounds):
+        for number, step in enumerate(scenario.steps):
+            before = scenario.steps[number - 1]
+            point = remaining[number][0] if remaining[number] else Point.NONE
+            transactions = holding.apply(step, target, point)
+            if rounds_before:
+                _check_counts(step, transactions)
+            allowed = before.outcomes | step.outcomes | step.meanwhile
+            for phase, held in transactions:
+                assert set(held.outcomes) <= allowed, f"{step.kind}, held at {point}, during transaction {phase}"
+                if phase is Phase.VISIBLE and held.is_counted:
+                    remaining[number].remove(point)
+            assert holding.holder.outcome(target) in step.outcomes
+        if rounds_before and not any(remaining.values()):
+            return
+    pytest.fail(f"no packet was held until after the commit at {remaining}")
+
+
+def _check_counts(step: Step, transactions: list[HeldDuring]) -> None:
+    phases = [each.phase for each in transactions]
+    counts = Counts(*map(phases.count, (Phase.BEFORE, Phase.VISIBLE, Phase.AFTER)))
+    assert not step.kind or counts == CHANGES[step.kind], step.kind
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("loss", NEW_CHAINS_LOSSES, ids=lambda loss: loss.kind)
+def test_packet_is_lost_if_new_chains_are_part_of_the_main_phase(
+    holding_node: HoldingNode, loss: Loss, version: plan.Version
+) -> None:
+    """This is why the new-chains phase exists."""
+    with folded(new_chains=True):
+        assert _held_outcomes(holding_node, loss, version) == {loss.outcome}
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("loss", CLEANUP_LOSSES, ids=lambda loss: loss.kind)
+def test_packet_is_lost_if_deferred_removals_are_part_of_the_main_phase(
+    holding_node: HoldingNode, monkeypatch: pytest.MonkeyPatch, loss: Loss, version: plan.Version
+) -> None:
+    """This is why the cleanup phase exists."""
+    _limit_wait(holding_node, monkeypatch, loss)
+    with folded(deferred_removals=True):
+        assert _held_outcomes(holding_node, loss, version) == {loss.outcome}
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("loss", CLEANUP_LOSSES, ids=lambda loss: loss.kind)
+def test_packet_is_lost_if_it_is_held_until_after_the_cleanup_phase(
+    holding_node: HoldingNode, monkeypatch: pytest.MonkeyPatch, loss: Loss, version: plan.Version
+) -> None:
+    """The cleanup phase cannot wait for a packet, so docs/design/transaction-phases.md#limits tells of it."""
+    _limit_wait(holding_node, monkeypatch, loss)
+    scenario = _scenario_of(loss)
+    target = scenario.target(holding_node.lab, version)
+    with holding_node.beginning(scenario):
+        for _ in range(EXTRA_ROUNDS):
+            for step in scenario.steps:
+                if step.kind != loss.kind:
+                    step.apply(holding_node.node)
+                    continue
+                held = holding_node.holder.during(partial(step.apply, holding_node.node), target, loss.point)
+                if held.is_counted:
+                    assert held.outcomes[-1] == loss.outcome
+                    return
+    pytest.fail("no packet was held until after the commits")
+
+
+def test_document_lists_the_losses() -> None:
+    assert "\n".join(table()) in DOCUMENT.read_text()
+
+
+def _limit_wait(holding: HoldingNode, monkeypatch: pytest.MonkeyPatch, loss: Loss) -> None:
+    """Wait half a second if no answer is expected; a late one would count as none, which fails no test."""
+    if loss.outcome == SILENT:
+        monkeypatch.setattr(holding.holder, "answer_timeout", 0.5)
+
+
+def _scenario_of(loss: Loss) -> Scenario:
+    return next(
+        each
+        for each in SCENARIOS.values()
+        if each.address_kind == loss.address_kind and loss.kind in {step.kind for step in each.steps}
+    )
+
+
+def _held_outcomes(holding: HoldingNode, loss: Loss, version: plan.Version) -> set[str]:
+    """Return the outcomes of the packets that were held during a change, without those that could not be held."""
+    scenario = _scenario_of(loss)
+    target = scenario.target(holding.lab, version)
+    with holding.beginning(scenario):
+        for _ in range(EXTRA_ROUNDS):
+            for step in scenario.steps:
+                point = loss.point if step.kind == loss.kind else Point.NONE
+                transactions = holding.apply(step, target, point)
+                found = {
+                    held.outcomes[-1] for phase, held in transactions if phase is Phase.VISIBLE and held.is_counted
+                }
+                if step.kind == loss.kind and found:
+                    return found
+    pytest.fail("no packet was held until after the commit")
