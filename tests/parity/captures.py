@@ -5,7 +5,7 @@
 
 import ipaddress
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from tests.configuration.loading import load
 from tests.packets.captured import node_addresses
 from tests.parity.dial import Target
 from tests.parity.nodes import KubeProxyNode, ParityNode
+from tests.parity.packets import source_address
+from tests.parity.predicted_results import allowed_kinds, refusals_of
 from tests.parity.random_cluster import FIRST_NODE_PORT, Settings
 from tests.support.knft_command import KNFT, NODE_FLAG
 from tests.support.lab import plan
@@ -74,12 +76,27 @@ class DiffResult:
         """Return the names of the expected differences of a packet; none if both sides treat it equally."""
         return frozenset(reason for item, _ in self._covering(target) for reason in item.reasons)
 
-    def is_visible(self, target: Target) -> bool:
+    def names(self, target: Target) -> str:
+        """Return the names of the expected differences of a packet in one text."""
+        return " + ".join(repr(reason) for reason in sorted(self.reasons(target)))
+
+    def is_visible(self, target: Target, *, has_any_endpoint: bool) -> bool:
         """Tell whether the two outcomes of a packet must give the lab's client different results.
 
-        A packet that one side drops and the other leaves alone is lost in the lab on both sides.
+        A packet that one side drops and the other leaves alone is lost in the lab on both sides. If the client has any
+        one of the endpoints, as with session affinity, it only sees whether it gets an answer.
         """
-        return any(_visible(piece, target) for _, piece in self._covering(target))
+        left, right = (refusals_of(side) for side in self.allowed(target))
+        return any(_visible(piece, target) for _, piece in self._covering(target)) and not (
+            has_any_endpoint and left == right
+        )
+
+    def allowed(self, target: Target) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the kinds of results that the expected differences of a packet allow, of kube-proxy and of knft."""
+        pieces = [piece for _, piece in self._covering(target)]
+        left = [path.outcome for piece in pieces for path in piece.left]
+        right = [path.outcome for piece in pieces for path in piece.right]
+        return _allowed(target, left), _allowed(target, right)
 
     def _covering(self, target: Target) -> Iterator[tuple[Difference, Piece]]:
         version: IpVersion = 6 if ":" in target.address else 4
@@ -94,6 +111,10 @@ class DiffResult:
                     ports = intersection(piece.fields.ports, packets.fields.ports) or packets.fields.ports
                     if overlap(piece.fields._replace(ports=ports), fields) is not None:
                         yield item, piece
+
+
+def _allowed(target: Target, outcomes: Iterable[Outcome]) -> frozenset[str]:
+    return frozenset(kind for outcome in outcomes for kind in allowed_kinds(target, outcome))
 
 
 def _differing(item: Difference) -> Iterator[Piece]:
@@ -128,7 +149,7 @@ def _fields(target: Target, mentioned: set[str]) -> tuple[str, PacketFields]:
     interface = _BRIDGE if target.client.startswith(plan.NODE.pod_prefix) else _UPLINK
     return "node" if is_node else "network", PacketFields(
         ports=single(target.port),
-        sources=single(int(ipaddress.ip_address(_source(target)))),
+        sources=single(int(ipaddress.ip_address(source_address(target)))),
         inputs=frozenset({""}) if is_node else _interface_names(interface, mentioned),
         # The output interface depends on the destination after NAT.
         outputs=_interface_names(_BRIDGE, mentioned) | _interface_names(_UPLINK, mentioned),
@@ -140,19 +161,6 @@ def _interface_names(name: str, mentioned: set[str]) -> frozenset[str]:
     """Return the names that stand for an interface in a comparison: of the patterns that match it, or of all others."""
     found = {word for word in mentioned if word == name or (word.endswith(("*", "+")) and name.startswith(word[:-1]))}
     return frozenset(found - {"*", "+"} or {"*"})
-
-
-def _source(target: Target) -> str:
-    version: plan.Version = 6 if ":" in target.address else 4
-    if target.source is not None:
-        return target.source
-    if target.client == "outside":
-        return plan.OUTSIDE.of(version)
-    if target.client == plan.NODE.host:
-        own = {plan.NODE.lan.of(version), plan.NODE.gateway.of(version), "127.0.0.1"}
-        return target.address if target.address in own else plan.NODE.lan.of(version)
-    prefix, _, number = target.client.rpartition("-")
-    return next(node for node in plan.NODES if node.pod_prefix == prefix).pod_addresses(int(number)).of(version)
 
 
 def live_diff(node: ParityNode, objects: Path, settings: Settings) -> list[str]:

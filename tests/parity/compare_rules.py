@@ -1,6 +1,7 @@
 """Compares kube-proxy's iptables rules with those of ``knft render --backend iptables``, loaded by the real tools."""
 
 import re
+from operator import itemgetter
 from pathlib import Path
 
 from tests.compat.iptables_programs import without_nfacct
@@ -15,7 +16,8 @@ _FAMILIES = {"ipv4": "iptables-save", "ipv6": "ip6tables-save"}
 _NFACCT = re.compile(r" -m nfacct --nfacct-name +\S+")
 _TARGET = re.compile(r" -[jg] (KUBE-\S+)")
 _BY_SERVICE = ("KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES", "KUBE-NODEPORTS", "KUBE-PROXY-FIREWALL")
-"""Chains with rules of all Services, in the order of a map of kube-proxy."""
+"""Chains with rules of all Services; kube-proxy writes the Services in the order of a map."""
+_SERVICE_PORT = re.compile(r'--comment "?([^ "]+/[^ "]+)')
 
 Chains = dict[str, list[str]]
 """The rules of each chain, by table and name."""
@@ -25,8 +27,8 @@ def compare_rules(kube_proxy: ParityNode, objects: Path, settings: Settings) -> 
     """Return the chains that differ, with the first rules that only one side has."""
     problems: list[str] = []
     for family, program in _FAMILIES.items():
-        theirs = _chains(kube_proxy.namespace.run([program]).stdout)
-        ours = _chains(_rendered(kube_proxy, objects, settings, family, program))
+        theirs = chains(kube_proxy.namespace.run([program]).stdout)
+        ours = chains(_rendered(kube_proxy, objects, settings, family, program))
         problems += [
             f"{family} {name}: {_difference(theirs.get(name), ours.get(name))}"
             for name in sorted(theirs.keys() | ours)
@@ -51,8 +53,8 @@ def _rendered(kube_proxy: ParityNode, objects: Path, settings: Settings, family:
         namespace.close()
 
 
-def _chains(saved: str) -> Chains:
-    """Return the chains that others jump to, except empty built-in ones; rules of several Services are sorted."""
+def chains(saved: str) -> Chains:
+    """Return the chains that others jump to, except empty built-in ones; the order of Services does not count."""
     found: Chains = {}
     table = ""
     for line in saved.splitlines():
@@ -65,10 +67,20 @@ def _chains(saved: str) -> Chains:
             found[f"{table} {chain}"].append(_NFACCT.sub("", rule))
     used = _reachable(found)
     return {
-        name: sorted(rules) if name.partition(" ")[2] in _BY_SERVICE else rules
+        name: _ordered(rules) if name.partition(" ")[2] in _BY_SERVICE else rules
         for name, rules in found.items()
         if name in used and (rules or "KUBE-" in name)
     }
+
+
+def _ordered(rules: list[str]) -> list[str]:
+    """Return the rules of each Service port in their order, sorted by the port, which their comment names.
+
+    Rules of no Service port stay before or after the others: the jump to KUBE-NODEPORTS has to be the last rule.
+    """
+    ports = [match[1] if (match := _SERVICE_PORT.search(rule)) else "" for rule in rules]
+    end = max((number for number, port in enumerate(ports, 1) if port), default=0)
+    return [rule for _, rule in sorted(zip(ports[:end], rules[:end], strict=True), key=itemgetter(0))] + rules[end:]
 
 
 def _reachable(chains: Chains) -> set[str]:

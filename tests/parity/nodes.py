@@ -2,17 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.cluster_knft import ClusterKnft
-from tests.cluster.kube_proxy import KubeProxy
+from tests.cluster.kube_proxy import KubeProxy, Mode
 from tests.cluster.server_process import ServerProcess
 from tests.cluster.service_account import ServiceAccount
 from tests.parity.marker import Marker
 from tests.parity.random_cluster import TARGET_PORTS, Settings
 from tests.parity.relay import Relay
+from tests.parity.varying_clients import add_clients
 from tests.support.conntrack_entries import Entry, add_entries, listed_entries
 from tests.support.families import VERSIONS
 from tests.support.knft_command import KNFT
@@ -21,7 +23,7 @@ from tests.support.lab.namespace import Namespace
 from tests.support.lab.plan import Version
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT, wait_until
 
 API_PORT = 6443
 _INTERVAL = 0.05
@@ -36,12 +38,13 @@ class ParityNode:
         """Take the lab, or a new one; build nothing yet."""
         self.lab = lab or Lab(local_pods=4, remote_pods=3)
         self._open = ExitStack()
-        self.proxy: ServerProcess
+        self._proxy: ServerProcess | None = None
 
     def __enter__(self) -> Self:
         """Build the lab, and start its servers."""
         with ExitStack() as opened:
             opened.enter_context(self.lab)
+            add_clients(self.lab)
             opened.enter_context(ResponderProcess(self.lab, TARGET_PORTS))
             self._open = opened.pop_all()
         return self
@@ -64,10 +67,18 @@ class ParityNode:
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Kill the proxy, and remove its rules."""
-        self.proxy.close()
+        """Kill the proxy if it was started, and remove its rules."""
+        if self._proxy is not None:
+            self._proxy.close()
+            self._proxy = None
         self.namespace.run(["nft", "flush", "ruleset"])
         flush_conntrack(self.namespace)
+
+    @property
+    def proxy(self) -> ServerProcess:
+        """The proxy's process, which must have been started."""
+        assert self._proxy is not None, f"{self.name} has not been started"
+        return self._proxy
 
     def has(self, marker: Marker) -> bool:
         """Tell whether the marker is programmed in both families."""
@@ -87,7 +98,7 @@ class ParityNode:
 class KubeProxyNode(ParityNode):
     """A node with kube-proxy."""
 
-    def __init__(self, mode: str, lab: Lab | None = None) -> None:
+    def __init__(self, mode: Mode, lab: Lab | None = None) -> None:
         """Take the mode: nftables or iptables."""
         super().__init__(lab)
         self.mode = mode
@@ -95,8 +106,8 @@ class KubeProxyNode(ParityNode):
 
     def start(self, cluster: Cluster, settings: Settings, folder: Path) -> None:
         """Start it, and wait for its first rules."""
-        proxy = KubeProxy(cluster, self.namespace, folder / self.mode, self.mode, *settings.flags)  # type: ignore[arg-type]
-        self.proxy = proxy
+        proxy = KubeProxy(cluster, self.namespace, folder / self.mode, self.mode, *settings.flags)
+        self._proxy = proxy
         proxy.start()
 
     def listing(self, version: Version) -> str:
@@ -133,7 +144,7 @@ class KnftNode(ParityNode):
             cluster, self._account, folder / "knft", *settings.flags, node=self.namespace, command=self.command
         )
         knft.set_flags(*settings.flags, "--min-sync-period=0")
-        self.proxy = knft
+        self._proxy = knft
         knft.start()
 
     def listing(self, version: Version) -> str:
@@ -150,6 +161,8 @@ class Nodes:
         self._cluster = cluster
         self.nftables, self.iptables = KubeProxyNode("nftables"), KubeProxyNode("iptables")
         self.knft = KnftNode(account)
+        self.timeout = TIMEOUT
+        """Seconds after which a proxy that has not programmed a change has failed."""
         self._open = ExitStack()
 
     def __iter__(self) -> Iterator[ParityNode]:
@@ -189,7 +202,7 @@ class Nodes:
         for node in self:
             message = f"{node.name} does not program the change"
             try:
-                wait_until(lambda node=node: node.has(marker), message, self.check, interval=_INTERVAL)  # type: ignore[misc]
+                wait_until(partial(node.has, marker), message, self.check, timeout=self.timeout, interval=_INTERVAL)
             except AssertionError as error:
-                error.add_note(node.proxy.tail())
+                error.add_note(f"the last lines of the log of {node.name}:\n{node.proxy.tail()}")
                 raise

@@ -11,11 +11,13 @@ from tests.parity.random_cluster import (
     cluster_ip,
     external_addresses,
     has_external_frontends,
+    host_addresses,
     ingress_addresses,
     is_proxied,
     node_port_of,
     port_numbers,
 )
+from tests.parity.varying_clients import NETWORKS, VARYING, concrete
 from tests.support.lab import plan
 from tests.support.lab.outcomes import Protocol
 
@@ -42,7 +44,25 @@ def sticky_packets(cluster: Cluster) -> dict[Target, bool]:
     this node. Which of them it gets later depends on the order of its connections.
     """
     services = [service for service in cluster.services if is_proxied(service) and service.sticky]
-    return {target: not _has_two_pools(service) for service in services for target in _of_service(service)}
+    return {
+        target: not _has_two_pools(service)
+        for service in services
+        for target in _of_service(service)
+        if target.source != VARYING
+    }
+
+
+def source_address(target: Target) -> str:
+    """Return the source address of a packet, before NAT; one of them if it varies."""
+    version: plan.Version = 6 if ":" in target.address else 4
+    if target.source is not None:
+        return concrete(target, 0).source or target.source
+    if target.client == OUTSIDE:
+        return plan.OUTSIDE.of(version)
+    if target.client == plan.NODE.host:
+        own = {plan.NODE.lan.of(version), plan.NODE.gateway.of(version), "127.0.0.1"}
+        return target.address if target.address in own else plan.NODE.lan.of(version)
+    return host_addresses(target.client).of(version)
 
 
 def _has_two_pools(service: Service) -> bool:
@@ -55,11 +75,13 @@ def _of_service(service: Service) -> Iterator[Target]:
         transport: Protocol = "udp" if protocol == "UDP" else "tcp"
         for address in _addresses(service):
             yield from _from(_ROUTED_CLIENTS, address, port, transport)
+            yield from _from_varying(service, address, port, transport)
         if node_port := node_port_of(service, name):
             # A remote pod gets no answer from a remote endpoint. With affinity, that would be all its answers.
             clients = _ROUTED_CLIENTS if service.sticky else _ALL_CLIENTS
             for address in _node_addresses(service):
                 yield from _from(clients, address, node_port, transport)
+                yield from _from_varying(service, address, node_port, transport)
             if "IPv4" in service.families:
                 yield Target(NODE, None, "127.0.0.1", node_port, transport)
     for family in service.families:
@@ -94,6 +116,12 @@ def _from(clients: tuple[str, ...], address: str, port: int, protocol: Protocol)
         if client == OUTSIDE:
             second = plan.SECOND_OUTSIDE.of(4 if _family(address) == "IPv4" else 6)
             yield Target(client, second, address, port, protocol)
+
+
+def _from_varying(service: Service, address: str, port: int, protocol: Protocol) -> Iterator[Target]:
+    """Yield packets that come from another client each time, if each client of the Service keeps its endpoint."""
+    for client in NETWORKS if service.sticky else ():
+        yield Target(client, VARYING, address, port, protocol)
 
 
 def _family(address: str) -> str:

@@ -47,14 +47,17 @@ class Slice(Struct, frozen=True):
 
 
 class Service(Struct, frozen=True):
-    """A Service; ``number`` gives its addresses and ports, so that no two Services claim the same."""
+    """A Service; ``number`` gives its name, addresses and ports, so that no two Services claim the same.
+
+    ``affinity_seconds`` is the timeout of the session affinity, 0 for none.
+    """
 
     number: int
     type: str = "ClusterIP"
     families: tuple[str, ...] = ("IPv4", "IPv6")
     ports: tuple[str, ...] = ("http",)
     slices: tuple[Slice, ...] = ()
-    sticky: bool = False
+    affinity_seconds: int = 0
     internal_policy: str = "Cluster"
     external_policy: str = "Cluster"
     has_external_ips: bool = False
@@ -63,6 +66,11 @@ class Service(Struct, frozen=True):
     allocates_node_ports: bool = True
     is_headless: bool = False
     other_proxy: bool = False
+
+    @property
+    def sticky(self) -> bool:
+        """Whether the Service has session affinity."""
+        return self.affinity_seconds != 0
 
 
 class Cluster(Struct, frozen=True):
@@ -131,7 +139,7 @@ def _service(rng: Random, number: int) -> Service:
         families,
         ports,
         tuple(slices),
-        sticky=rng.random() < 0.25,
+        affinity_seconds=_affinity_seconds(rng) if rng.random() < 0.25 else 0,
         internal_policy=rng.choice(("Cluster", "Cluster", "Local")),
         external_policy=rng.choice(("Cluster", "Local")),
         has_external_ips=rng.random() < 0.3,
@@ -143,6 +151,10 @@ def _service(rng: Random, number: int) -> Service:
     )
 
 
+def _affinity_seconds(rng: Random) -> int:
+    return rng.choice((600, 3600, 10800, 86400))
+
+
 def _ranges(rng: Random) -> tuple[str, ...]:
     if rng.random() < 0.5:
         return ()
@@ -151,13 +163,18 @@ def _ranges(rng: Random) -> tuple[str, ...]:
 
 def _slice(rng: Random, family: str, ports: tuple[str, ...]) -> Slice:
     hosts = rng.sample(PODS, rng.choice((0, 1, 2, 3, 3, 4)))
-    has_zones, has_nodes = rng.random() < 0.35, rng.random() < 0.15
-    endpoints = tuple(_endpoint(rng, host, has_zones=has_zones, has_nodes=has_nodes) for host in hosts)
+    zone_hints, node_hints = rng.choice(_ZONE_HINTS), rng.choice(_NODE_HINTS)
+    endpoints = tuple(_endpoint(rng, host, zone_hints, node_hints) for host in hosts)
     named = ports if rng.random() < 0.9 else ports[:1]
     return Slice(family, rng.choice(TARGET_PORTS), named, endpoints)
 
 
-def _endpoint(rng: Random, host: str, *, has_zones: bool, has_nodes: bool) -> Endpoint:
+# The shares of the endpoints of a slice that have hints. If one endpoint has none, kube-proxy ignores all of them.
+_ZONE_HINTS = (0.0,) * 6 + (1.0,) * 3 + (0.7,)
+_NODE_HINTS = (0.0,) * 16 + (1.0,) * 3 + (0.7,)
+
+
+def _endpoint(rng: Random, host: str, zone_hints: float, node_hints: float) -> Endpoint:
     ready, serving, terminating = rng.choice(
         [(True, True, False)] * 5 + [(False, True, True), (False, False, True), (False, False, False)]
     )
@@ -166,17 +183,23 @@ def _endpoint(rng: Random, host: str, *, has_zones: bool, has_nodes: bool) -> En
         ready,
         serving,
         terminating,
-        rng.choice(ZONES) if has_zones else "",
-        rng.choice(("node-1", "node-2")) if has_nodes else "",
+        rng.choice(ZONES) if rng.random() < zone_hints else "",
+        rng.choice(("node-1", "node-2")) if rng.random() < node_hints else "",
     )
 
 
 def _changed(rng: Random, cluster: Cluster) -> Cluster:
-    """Return a cluster with a few changes; one of ten changes is another zone of the node."""
+    """Return a cluster with a few changed Services, perhaps a deleted or created one, and another zone of the node."""
     services = list(cluster.services)
     for _ in range(rng.randint(2, 4)):
         position = rng.randrange(len(services))
         services[position] = _changed_service(rng, services[position])
+    if len(services) > 1 and rng.random() < 0.4:
+        del services[rng.randrange(len(services))]
+    if rng.random() < 0.4:
+        # A number that was used before gives a Service with the name and addresses of one that was deleted.
+        free = sorted(set(range(1, len(cluster.services) + 3)) - {service.number for service in cluster.services})
+        services.append(_service(rng, rng.choice(free)))
     zone = rng.choice((*ZONES, "")) if rng.random() < 0.2 else cluster.zone
     return Cluster(tuple(services), zone)
 
@@ -188,11 +211,12 @@ def _changed_service(rng: Random, service: Service) -> Service:
     changes: dict[str, dict[str, Any]] = {
         "slices": {"slices": tuple(_slice(rng, family, service.ports) for family in service.families)},
         "endpoint": {"slices": _changed_slices(rng, service.slices)},
+        "scaled to zero": {"slices": tuple(replace(one, endpoints=()) for one in service.slices)},
         "policies": {"internal_policy": fresh.internal_policy, "external_policy": fresh.external_policy},
         "ranges": {"ranges": fresh.ranges},
         "external": {"has_external_ips": not service.has_external_ips, "ingress": fresh.ingress},
         "type": {"type": fresh.type},
-        "sticky": {"sticky": not service.sticky},
+        "affinity": {"affinity_seconds": 0 if service.sticky and rng.random() < 0.5 else _affinity_seconds(rng)},
     }
     return replace(service, **changes[rng.choice((*changes, "slices", "endpoint", "endpoint"))])
 
@@ -210,9 +234,9 @@ def _with_changed_endpoint(rng: Random, one: Slice) -> Slice:
     others = tuple(endpoint for endpoint in one.endpoints if endpoint.host != host)
     if rng.random() < 0.4:
         return replace(one, endpoints=others)
-    has_zones = any(endpoint.zone_hint for endpoint in one.endpoints)
-    has_nodes = any(endpoint.node_hint for endpoint in one.endpoints)
-    return replace(one, endpoints=(*others, _endpoint(rng, host, has_zones=has_zones, has_nodes=has_nodes)))
+    zone_hints = 0.9 if any(endpoint.zone_hint for endpoint in one.endpoints) else 0.0
+    node_hints = 0.9 if any(endpoint.node_hint for endpoint in one.endpoints) else 0.0
+    return replace(one, endpoints=(*others, _endpoint(rng, host, zone_hints, node_hints)))
 
 
 def manifests(cluster: Cluster) -> list[dict[str, Any]]:
@@ -292,7 +316,8 @@ def _spec(service: Service) -> dict[str, Any]:
     spec["clusterIPs"] = [cluster_ip(service, family) for family in service.families]
     spec["clusterIP"] = spec["clusterIPs"][0]
     if service.sticky:
-        spec |= {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 3600}}}
+        client_ip = {"timeoutSeconds": service.affinity_seconds}
+        spec |= {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": client_ip}}
     if service.has_external_ips:
         spec["externalIPs"] = external_addresses(service)
     if external:
@@ -301,7 +326,7 @@ def _spec(service: Service) -> dict[str, Any]:
         spec["allocateLoadBalancerNodePorts"] = service.allocates_node_ports
         spec["loadBalancerSourceRanges"] = list(service.ranges)
         if service.external_policy == "Local":
-            spec["healthCheckNodePort"] = health_check_port(service)
+            spec["healthCheckNodePort"] = health_check_port(service.number)
     return spec
 
 
@@ -329,9 +354,9 @@ def node_port_of(service: Service, name: str) -> int:
     return FIRST_NODE_PORT + 10 * service.number + names.index(name) if has_node_ports else 0
 
 
-def health_check_port(service: Service) -> int:
-    """Return the healthCheckNodePort of a Service."""
-    return 31000 + service.number
+def health_check_port(number: int) -> int:
+    """Return the healthCheckNodePort of the Service with a number."""
+    return 31000 + number
 
 
 def cluster_ip(service: Service, family: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.cluster.applier import Applier
 from tests.cluster.cluster import Cluster
+from tests.cluster.kube_proxy import Mode
 from tests.cluster.service_account import ServiceAccount
 from tests.parity.migration.migration import ORDERS, WRONG_ORDER, Node, Step, migrate
 from tests.parity.migration.phases import PhaseResult
@@ -16,7 +17,7 @@ from tests.parity.migration.services import objects
 from tests.parity.preparation import prepare
 from tests.support.lab.namespace import Namespace
 
-MODES = ("nftables", "iptables")
+MODES: tuple[Mode, ...] = ("nftables", "iptables")
 _SHOWN = 5
 _ROW = "  {:33}{:>8}{:>6}{:>13}{:>8}{:>14}  {}"
 
@@ -36,7 +37,7 @@ def main() -> None:
             sys.exit(f"migration: {faults} connections were lost or reached a wrong endpoint")
 
 
-def _run(cluster: Cluster, account: ServiceAccount, mode: str, folder: Path, orders: tuple[str, ...]) -> int:
+def _run(cluster: Cluster, account: ServiceAccount, mode: Mode, folder: Path, orders: tuple[str, ...]) -> int:
     """Run the orders in one mode, print each step, and return the number of faults."""
     folder.mkdir()
     applier = Applier(cluster)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from tests.cluster.cluster import Cluster
+from tests.cluster.kube_proxy import Mode
 from tests.cluster.service_account import ServiceAccount
 from tests.packets.churn import PODS, TARGET_PORTS
 from tests.packets.many_clients import add_client_addresses
@@ -56,7 +57,7 @@ class Step(NamedTuple):
 class Node:
     """A node that one or two proxies run on, with its lab, servers and clients; a context manager."""
 
-    def __init__(self, cluster: Cluster, account: ServiceAccount, mode: str, folder: Path) -> None:
+    def __init__(self, cluster: Cluster, account: ServiceAccount, mode: Mode, folder: Path) -> None:
         """Take the mode of kube-proxy, and a folder for logs and records."""
         self._cluster, self._folder = cluster, folder
         self._lab = Lab(local_pods=4, remote_pods=8)
