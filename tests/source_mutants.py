@@ -2,13 +2,16 @@
 
 This is mutmut with other operators: mutants that mypy rejects anyway are left out (None in place of a value, a missing
 positional argument), and calls and augmented assignments are removed, which mutmut does not do. It changes no functions
-with a decorator, such as properties. ``tests.mutation`` is something else: it changes rule sets.
+with a decorator, such as properties. Each mutant meets its fastest tests first; mutmut's order is random, and the first
+failure ends a run. ``tests.mutation`` is something else: it changes rule sets.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import libcst as cst
 from mutmut.mutation import mutators
+from mutmut.runners.harness import PytestRunner
+from mutmut.state import state
 
 
 def _without_statement(node: cst.Expr | cst.AugAssign) -> Iterator[cst.CSTNode]:
@@ -38,8 +41,21 @@ def _choose_operators() -> None:
     operators += [(cst.Expr, _without_statement), (cst.AugAssign, _without_statement)]
 
 
+def _run_fastest_tests_first() -> None:
+    """Change mutmut's runner in place."""
+    run_in_order = PytestRunner.run_tests
+
+    def run_tests(runner: PytestRunner, *, mutant_name: str | None, tests: Iterable[str]) -> int:
+        durations = state().duration_by_test
+        fastest_first = sorted(tests, key=lambda test: durations.get(test, 0.0))
+        return int(run_in_order(runner, mutant_name=mutant_name, tests=fastest_first))
+
+    PytestRunner.run_tests = run_tests
+
+
 if __name__ == "__main__":
     _choose_operators()
+    _run_fastest_tests_first()
     from mutmut.__main__ import cli
 
     cli()

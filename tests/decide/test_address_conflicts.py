@@ -18,6 +18,7 @@ CONFIG = Config("node-1", node_ips=("192.0.2.12",), cluster_cidrs=("10.244.0.0/1
     ("address", "use"),
     [
         ("203.0.113.1", ""),
+        ("not an address", ""),
         ("192.0.2.11", "the node's address"),
         ("192.0.2.12", "the node's address"),
         ("198.51.100.11", "the node's address"),

@@ -171,6 +171,12 @@ def test_zone_is_irrelevant_without_hints(zone: str) -> None:
     assert _octets(categorized) == (".1 .2", "", ".1 .2", True)
 
 
+def test_endpoints_that_are_all_ready_are_not_copied() -> None:
+    """A copy for each Service would take memory."""
+    given = endpoints(".1 R, .2 LR")
+    assert categorize_endpoints(given, CLUSTER, NODE, "").cluster is given
+
+
 def test_selected_endpoints_keep_all_fields() -> None:
     given = endpoints(".3 a @node-1 LRS, .4 a @node-1 LRST")
     assert CategorizedEndpoints(given, given, given, has_any_endpoints=True) == categorize_endpoints(

@@ -229,6 +229,15 @@ def test_claim_returns_service_ports_that_gain_or_lose(case: AffectedCase) -> No
     assert case.expected == frontend_claims.claim(A, case.new_a)
 
 
+def test_all_winners_of_a_deleted_service_are_returned() -> None:
+    """Each gets another of its frontends."""
+    frontend_claims = FrontendClaims()
+    frontend_claims.claim(A, ServicePort(OWN_A, 80, "TCP", external_ips=(SHARED, VIP), creation_timestamp=OLD))
+    for name, address in ((B, SHARED), (C, VIP)):
+        frontend_claims.claim(name, ServicePort("", 80, "TCP", external_ips=(address,), creation_timestamp=YOUNG))
+    assert {B, C} <= frontend_claims.claim(A, None)
+
+
 def test_ports_of_one_service_do_not_contest_a_frontend() -> None:
     """Only the first port owns the frontend, but the Service loses nothing to another Service."""
     frontend_claims = FrontendClaims()
@@ -245,6 +254,19 @@ def test_uncontested_frontends_have_no_losing_claims() -> None:
     frontend_claims.claim(B, _claiming(EXTERNAL, cluster_ip=OWN_B))
     assert frontend_claims.losing_claims() == ()
     assert frontend_claims.owned_by(C) == ()
+
+
+def test_losing_claims_are_counted() -> None:
+    """The owner's own changes do not count, nor does a claim that is gone."""
+    frontend_claims, counts = FrontendClaims(), list[int]()
+    claiming = _claiming(NODE_PORT, cluster_ip=OWN_A)
+    for name, port in [(A, claiming), (A, _claiming(NODE_PORT, cluster_ip=OWN_B)), (B, claiming), (C, claiming)]:
+        frontend_claims.claim(name, port)
+        counts.append(frontend_claims.losing_count)
+    for name in (A, B, C):
+        frontend_claims.claim(name, None)
+        counts.append(frontend_claims.losing_count)
+    assert counts == [0, 0, 1, 3, 2, 0, 0]
 
 
 def test_every_losing_claim_names_the_owner() -> None:

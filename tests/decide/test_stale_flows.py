@@ -139,6 +139,17 @@ def test_flows_to_endpoints_that_a_service_lost_before_its_deletion_are_stale(or
     assert not frontends.is_stale(original_destination, ENDPOINT, NODE)
 
 
+def test_removed_node_port_counts_until_it_is_forgotten() -> None:
+    """Also if frontends of other kinds were removed after it."""
+    frontends = _udp_frontends(_endpoint("10.244.1.11"), port=ServicePort("", 53, "UDP", node_port=30053))
+    frontends.update(OTHER, ServicePort("10.96.0.11", 53, "UDP"), [_endpoint("10.244.2.11")])
+    frontends.update(DNS, None, ())
+    frontends.update(OTHER, None, ())
+    assert frontends.has_node_ports
+    frontends.forget(frontends.removed())
+    assert not frontends.has_node_ports
+
+
 def test_removed_frontends_of_a_service_share_its_endpoints() -> None:
     """A Service may have thousands of both."""
     frontends = _udp_frontends(_endpoint("10.244.1.11"))

@@ -133,3 +133,9 @@ def test_client_that_is_not_remembered_reaches_the_pool(gaps: int) -> None:
     assert (first, last) == (Rule((Jump(KNOWN),)), Rule((Jump(POOL),)))
     blocks = [chain for name, chain in chains.items() if name.startswith(f"{CLUSTER}-picks-")]
     assert all(isinstance(rule.statements[-1], Return) for block in blocks for rule in block.rules)
+
+
+def test_picks_of_an_index_are_in_the_block_with_its_number() -> None:
+    chains = _chains(_at(set(range(0, 4 * BLOCK_SIZE, 2))))
+    picks = {name for name in chains if name.startswith(f"{CLUSTER}-picks-")}
+    assert picks == {f"{CLUSTER}-picks-{number}" for number in range(4)}

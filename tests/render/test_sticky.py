@@ -26,7 +26,8 @@ from knft.nft.expressions import (
 from knft.nft.objects import Chain, ElementTimeout, Key, Target, Value
 from knft.render.numbering import Slot, StickyPort
 from knft.render.pools import PoolChain, PoolKind
-from knft.render.sticky import migrate_affinity, sticky_chains
+from knft.render.remembered import is_block
+from knft.render.sticky import migrate_affinity, sticky_chains, sticky_port_record
 from tests.support.kube_objects import port_name
 
 LEFT = 200.0
@@ -111,3 +112,15 @@ def _all_rules(indexes: set[int], size: int) -> list[Rule]:
     """Return the rules of the chains sticky-K-cluster-known and sticky-K-cluster."""
     chains = _chains(indexes, size)
     return [*chains["sticky-7-cluster-known"].rules, *chains["sticky-7-cluster"].rules]
+
+
+def test_record_describes_the_chains_without_their_blocks() -> None:
+    """A restart compares the rules of blocks with those in the kernel."""
+    sticky = StickyPort("WEB", "default/web:http", 7, (Slot(_target(0), None),), 60)
+    chains = _chains(set(range(400)), 400)
+    blocks = [name for name in chains if is_block(name)]
+    changed = {name: Chain(name) for name in chains}
+    record = sticky_port_record(sticky, chains)
+    assert blocks
+    assert record == sticky_port_record(sticky, chains | {name: changed[name] for name in blocks})
+    assert all(record != sticky_port_record(sticky, chains | {name: changed[name]}) for name in set(chains) - {*blocks})

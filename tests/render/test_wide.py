@@ -235,10 +235,10 @@ def test_number_that_two_names_have_is_not_read_back() -> None:
 
 
 def test_ports_whose_names_have_the_same_hash_get_different_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wide, "NUMBERS", 3)
-    names = [ServicePortName("default", f"web-{n}", "http", "TCP") for n in range(3)]
+    monkeypatch.setattr(wide, "NUMBERS", 8)
+    names = [ServicePortName("default", f"web-{n}", "http", "TCP") for n in range(8)]
     numbers = WideNumbers({})
-    assert sorted(map(numbers.assign, names)) == [0, 1, 2]
+    assert sorted(map(numbers.assign, names)) == list(range(8))
 
 
 def test_number_that_was_just_released_is_not_assigned_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,6 +100,7 @@ class MemoryTable:
         for each in objects:
             if each.kind != "chain":
                 del self.containers[each.name]
+                self.elements.pop(each.name, None)
 
     def delete_newer_sets(self, kept: Collection[str]) -> bool:
         return not kept
@@ -125,6 +126,8 @@ def _delete_chains(chains: dict[str, Chain], names: Iterable[str]) -> None:
     for name in names:
         if name not in chains:
             _refuse(f"there is no chain {name}")
+        if chains[name].rules:
+            _refuse(f"chain {name} has rules")
         del chains[name]
 
 

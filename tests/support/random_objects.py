@@ -23,6 +23,14 @@ _PORT_NAMES = ("http", "", "dns")
 _ZONES = ("zone-a", "zone-b")
 _READY, _UNREADY = (None, True), (False,)
 _RANGES = ("10.0.0.0/8", "10.1.0.0/16", "192.0.2.0/24", " 0.0.0.0/0", "10.1.2.3/32", "2001:db8::/32", "::/0")
+_INGRESSES: tuple[Traits, ...] = (
+    {"ip": "203.0.113.2"},
+    {"ip": "203.0.113.4"},
+    {"ip": "203.0.113.5"},
+    {"ip": "2001:db8:cb::1"},
+    {"ip": "2001:db8:cb::2"},
+    {"ip": "203.0.113.3", "ipMode": "Proxy"},
+)
 _CIDRS = ("10.96.0.0/16", "fd00:10:96::/112", "10.97.0.0/24", "10.96.128.0/17")
 
 
@@ -82,11 +90,11 @@ SERVICE: Mapping[str, Draw] = {
     "number": _mostly(_choice(1, 2, 3, 4), _choice(None)),
     "ports": _service_ports,
     "externalIPs": _sample(("203.0.113.1", "2001:db8:cb::1", "10.96.0.1", "203.0.113.2"), 3),
-    "ingress": _sample(({"ip": "203.0.113.2"}, {"ip": "2001:db8:cb::1"}, {"ip": "203.0.113.3", "ipMode": "Proxy"}), 2),
+    "ingress": _sample(_INGRESSES, 4),
     "internalTrafficPolicy": _choice(None, "Cluster", "Local"),
     "externalTrafficPolicy": _choice(None, "Cluster", "Local"),
     "affinity": _choice({}, {}, {"sessionAffinity": "ClientIP"}, _sticky(5), _sticky(60)),
-    "loadBalancerSourceRanges": _sample(_RANGES, 3),
+    "loadBalancerSourceRanges": _sample(_RANGES, 4),
     "created": _choice(None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"),
     "labels": _mostly(_choice({}), _choice({"service.kubernetes.io/service-proxy-name": "another"})),
 }

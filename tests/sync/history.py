@@ -220,6 +220,8 @@ class History:
         expected = self._facts(fresh, sticky_now, family)
         if report is not None and _is_degraded(report):
             # After a failed sync the previous contents are unknown.
+            if report.orphan_error:
+                found = equivalence.without_unused_blocks(found, expected)
             before = {*self._last_facts.get(family, found), *self._foreign_facts(found)}
             lines = equivalence.difference_except_quarantined(
                 expected, self._facts(without, sticky_now, family), found, before

@@ -25,3 +25,9 @@ def test_service_ports_with_few_rules_come_first() -> None:
 
 def test_service_port_with_more_rules_is_a_batch_of_its_own() -> None:
     assert split_by_rules({A: 1, B: 20, C: 1}, 10) == [frozenset({A, C}), frozenset({B})]
+
+
+def test_every_batch_is_as_large_as_possible() -> None:
+    names = [port_name(service=f"web-{number}") for number in range(6)]
+    batches = split_by_rules(dict.fromkeys(names, 2), 4)
+    assert batches == [frozenset(names[0:2]), frozenset(names[2:4]), frozenset(names[4:6])]

@@ -1,7 +1,7 @@
 """Postponed sticky Service ports: nothing keeps them waiting, and foreign changes do not wait for them."""
 
 from datetime import UTC, datetime
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -49,7 +49,41 @@ def test_service_ports_that_change_all_the_time_do_not_keep_others_waiting(harne
         {"first", "third"},
         {"first", "second"},
     ]
-    assert reports[-1].is_complete
+    assert [report.is_complete for report in reports] == [False, False, False, True]
+    assert harness.differences() == []
+
+
+def test_service_ports_that_write_more_rules_than_estimated_end_the_transaction(
+    harness: MemoryHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has one endpoint, but new chains of several rules: after the first ones, the others are postponed."""
+    while not harness.sync().is_complete:
+        pass
+    changed = []
+    for max_rules in (3, 1 << 10):
+        monkeypatch.setattr("knft.sync.proxier.MAX_RULES", max_rules)
+        for number, name in enumerate(("d", "e", "f", "web"), 40):
+            affinity: dict[str, Any] = {} if name == "web" else {"sessionAffinity": "ClientIP"}
+            harness.apply(service(name, number, **affinity), *slices(name, [number]))
+        reports = [harness.sync()]
+        while not reports[-1].is_complete:
+            reports.append(harness.sync())
+        changed.append([_names(report) for report in reports])
+        assert harness.differences() == []
+        for name in ("d", "e", "f", "web"):
+            harness.delete("Service", name)
+        harness.sync()
+    assert changed == [[{"web", "d"}, {"e"}, {"f"}], [{"web", "d", "e", "f"}]]
+
+
+def test_other_service_ports_are_not_postponed(harness: MemoryHarness) -> None:
+    """Only sticky Service ports write rules of their own."""
+    while not harness.sync().is_complete:
+        pass
+    for number in range(1, 6):
+        harness.apply(service(f"web-{number}", number), *slices(f"web-{number}", range(20, 30)))
+    report = harness.sync()
+    assert (report.is_full, report.is_complete, len(_names(report))) == (False, True, 5)
     assert harness.differences() == []
 
 

@@ -8,12 +8,16 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from knft.errors import KernelError, UnavailableError
+from knft.errors import KernelError, LibraryDiedError, UnavailableError
+from knft.model.names import ServicePortName
+from knft.model.plan import ServicePlan
 from knft.nft.objects import Hook
 from knft.nft.transaction import Transaction
 from knft.render import remembered, wide
+from knft.render.fragment import Fragment, render_plan
 from knft.render.names import HAIRPIN
 from knft.sync.invalidation import Invalidation
+from knft.sync.prepare import PreparedTransaction
 from tests.support.kernel_harness import service, slices
 from tests.support.memory_table import MemoryTable
 from tests.support.old_kernel import refuse_as_before_6_2
@@ -74,6 +78,28 @@ def test_refused_partial_sync_becomes_a_full_one(harness: MemoryHarness) -> None
     assert harness.differences() == []
 
 
+def test_library_is_checked_after_it_died(harness: MemoryHarness) -> None:
+    checks = harness.table.checks
+    harness.table.on_read = lambda: _raise(LibraryDiedError("died"))
+    harness.proxier.invalidate(Invalidation())
+    with pytest.raises(LibraryDiedError):
+        harness.sync()
+    assert harness.table.checks == checks + 1
+
+
+def test_failed_sync_does_not_forget_that_declarations_may_have_changed(harness: MemoryHarness) -> None:
+    found = harness.table.containers["cluster-ips"]
+    harness.table.containers["cluster-ips"] = structs.replace(found, comment="of another program")
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    harness.table.on_read = lambda: _raise(KernelError("busy"))
+    with pytest.raises(KernelError):
+        harness.sync()
+    harness.table.stop_failing()
+    declarations = harness.table.declarations
+    harness.sync()
+    assert harness.table.declarations == declarations + 1
+
+
 @pytest.mark.parametrize("missing", ["web", "sticky"])
 def test_held_removals_are_made_after_the_release(harness: MemoryHarness, missing: str) -> None:
     """While removals are held, a restarted process keeps the rules in the kernel, also without EndpointSlices."""
@@ -107,6 +133,17 @@ def test_table_with_another_hook_is_replaced_at_once(harness: MemoryHarness) -> 
     assert second.proxier.audit(second.table) == 0
 
 
+def test_table_with_another_type_of_set_is_replaced_at_once(harness: MemoryHarness) -> None:
+    """As another version of knft may have it."""
+    found = harness.table.containers["cluster-ips"]
+    harness.table.containers["cluster-ips"] = structs.replace(found, key="inet_service")
+    harness.table.elements["cluster-ips"] = {}
+    second = harness.restarted()
+    assert second.sync().is_full
+    assert harness.table.replacements == 1
+    assert second.differences() == []
+
+
 def test_table_with_another_hook_stays_while_removals_are_held(harness: MemoryHarness) -> None:
     _with_other_hook(harness.table)
     second = MemoryHarness(harness.table)
@@ -135,6 +172,173 @@ def test_table_damaged_while_removals_are_held_is_replaced(harness: MemoryHarnes
     assert second.differences() == []
 
 
+def test_table_with_another_type_of_map_stays_while_removals_are_held(
+    harness: MemoryHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table was read as right, but the kernel refuses the declarations."""
+    second = harness.restarted()
+    second.proxier.hold_removals()
+    del harness.table.containers["cluster-ips"]
+    with monkeypatch.context() as patch:
+        patch.setattr(harness.table, "declare", lambda _: _raise(KernelError("File exists")))
+        with pytest.raises(UnavailableError, match="another version of knft created the table"):
+            second.sync()
+    assert harness.table.replacements == 0
+    second.sync()
+    assert second.differences() == []
+
+
+def test_endpoints_of_a_large_sync_are_sent_in_pieces(harness: MemoryHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("knft.sync.table_writer.MAX_ELEMENTS", 4)
+    before = len(harness.table.transactions)
+    harness.apply(service("other", 70), *slices("other", range(71, 81)))
+    assert not harness.sync().is_full
+    added = [len(each.added.get("endpoints-tcp", {})) for each in harness.table.transactions[before:]]
+    assert (max(added), sum(added), added[-1]) == (4, 10, 0)
+    assert harness.differences() == []
+
+
+def test_endpoints_of_a_refused_service_port_go_with_it(
+    harness: MemoryHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were sent before the transaction that the kernel refused; nothing leads to them."""
+    monkeypatch.setattr("knft.sync.table_writer.MAX_ELEMENTS", 4)
+    refused = ("10.96.0.70", "tcp", 80)
+
+    def refuse(transaction: Transaction) -> None:
+        if refused in transaction.added.get("service-ips", {}):
+            msg = "refused"
+            raise KernelError(msg)
+
+    harness.table.on_commit = refuse
+    harness.apply(service("other", 70), *slices("other", range(71, 81)))
+    before = len(harness.table.transactions)
+    assert len(harness.sync().quarantined) == 1
+    harness.delete("Service", "other")
+    harness.sync()
+    sent = [key[0] for each in harness.table.transactions[before:] for key in each.added.get("endpoints-tcp", {})]
+    assert "10.96.0.70" in sent
+    assert "10.96.0.70" not in {key[0] for key in harness.table.elements["endpoints-tcp"]}
+
+
+def test_first_sync_reports_no_refused_removal() -> None:
+    assert MemoryHarness().sync().refused_removals == 0
+
+
+def test_large_first_sync_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sets and maps are declared first, then come chains and endpoints, and last the verdicts."""
+    for module in ("prepare", "table_writer"):
+        monkeypatch.setattr(f"knft.sync.{module}.MAX_ELEMENTS", 4)
+    harness = synced_harness()
+    sent = harness.table.transactions
+    assert harness.table.reads == 1
+    assert sent[0].new_chains
+    assert len(sent) > 3
+    assert [bool(each.added.get("service-ips")) for each in sent] == [False] * (len(sent) - 1) + [True]
+    assert harness.differences() == []
+
+
+def test_unchanged_service_ports_are_claimed_at_a_restart(
+    harness: MemoryHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their rendered contents are not all in memory together; the chains of a sticky one are compared."""
+    second, prepared = harness.restarted(), list[PreparedTransaction]()
+    second.apply(service("other", 70), *slices("other", [71]))
+    commit = second.proxier._writer.commit
+
+    def record(*arguments: Any) -> tuple[PreparedTransaction, float]:
+        committed = commit(*arguments)
+        prepared.append(committed[0])
+        return committed
+
+    monkeypatch.setattr(second.proxier._writer, "commit", record)
+    second.sync()
+    (only,) = prepared
+    assert only.claimed_count == 1
+    assert {owner.name for owner in only.desired if isinstance(owner, ServicePortName)} == {"sticky", "other"}
+    second.apply(*slices("web", [11, 14]))
+    assert not second.sync().is_full
+    assert second.differences() == []
+
+
+def test_sticky_port_that_was_deleted_between_two_processes_is_retired(harness: MemoryHarness) -> None:
+    second = MemoryHarness(harness.table, now=harness.now)
+    second.apply(service("web", node_port=30080), *slices("web", [11, 12, 13], local=[12]))
+    second.sync()
+    assert [port.retired for port in second.proxier._writer.sticky.values()] == [True]
+    second.now += 20_000.0
+    second.sync()
+    assert (second.table.elements["sticky-ports"], second.proxier._writer.sticky) == ({}, {})
+
+
+def test_service_port_that_loses_its_affinity_is_retired(harness: MemoryHarness) -> None:
+    """It keeps its record while clients may still have affinity entries."""
+    harness.apply(service("sticky", 30))
+    harness.sync()
+    assert [port.retired for port in harness.proxier._writer.sticky.values()] == [True]
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_number_of_a_wide_service_port_is_released(harness: MemoryHarness, *, is_full: bool) -> None:
+    writer, addresses = harness.proxier._writer, [f"198.51.100.{number}" for number in range(1, 40)]
+    harness.apply(service("wide", 50, externalIPs=addresses), *slices("wide", range(101, 131)))
+    harness.sync()
+    assert len(writer.wide) == 1
+    harness.delete("Service", "wide")
+    if is_full:
+        harness.proxier.invalidate(Invalidation())
+    harness.sync()
+    assert writer.wide == {}
+
+
+def test_refused_deletion_of_emptied_chains_is_counted_and_retried_later(harness: MemoryHarness) -> None:
+    """A foreign rule may lead to them."""
+
+    def refuse(transaction: Transaction) -> None:
+        if transaction.deleted_chains:
+            msg = "Device or resource busy"
+            raise KernelError(msg)
+
+    harness.table.on_commit = refuse
+    harness.delete("Service", "sticky")
+    assert harness.sync().refused_removals == 0
+    harness.now += 1.1
+    report = harness.sync()
+    assert report.refused_removals == 1
+    assert report.next_sync_within is not None
+    assert report.next_sync_within > 1
+    harness.now += report.next_sync_within
+    harness.table.stop_failing()
+    assert harness.sync().next_sync_within is None
+    assert not [name for name in harness.table.chains if name.startswith("sticky-")]
+
+
+def test_sync_without_changes_is_partial_while_removals_are_held(harness: MemoryHarness) -> None:
+    second = harness.restarted()
+    second.proxier.hold_removals()
+    assert second.sync().is_full
+    assert not second.sync().is_full
+
+
+def test_service_port_that_cannot_be_rendered_is_quarantined(
+    harness: MemoryHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug; the other Service ports change."""
+
+    def render(plan: ServicePlan, *arguments: Any) -> Fragment | None:
+        if plan.name.name == "web":
+            msg = "a bug, for the test"
+            raise ZeroDivisionError(msg)
+        return render_plan(plan, *arguments)
+
+    monkeypatch.setattr("knft.sync.prepare.render_plan", render)
+    harness.apply(*slices("web", [11, 14]), service("other", 70), *slices("other", [71]))
+    quarantined = harness.sync().quarantined
+    assert [reason.startswith("rendering failed, please report this: ") for reason in quarantined.values()] == [True]
+    assert ("10.96.0.70", "tcp", 80) in harness.table.elements["service-ips"]
+    assert ("10.96.0.10", 80, 2) in harness.table.elements["endpoints-tcp"]
+
+
 def test_restart_sends_nothing(harness: MemoryHarness) -> None:
     addresses = [f"198.51.100.{number}" for number in range(1, 40)]
     harness.apply(service("wide", 50, externalIPs=addresses), *slices("wide", range(101, 131)))
@@ -143,6 +347,7 @@ def test_restart_sends_nothing(harness: MemoryHarness) -> None:
     second = harness.restarted()
     report = second.sync()
     assert (report.is_full, report.elements_added, report.elements_removed, report.chains_written) == (True, 0, 0, 0)
+    assert report.service_ports == 3
     assert second.last_transaction.is_empty
     assert second.differences() == []
 
@@ -160,6 +365,7 @@ def test_kernel_before_6_2_is_asked_once_to_delete_chains_with_the_last_verdict(
     harness.table.on_commit = refuse_as_before_6_2
     harness.delete("Service", "sticky")
     assert not harness.sync().is_full
+    assert harness.differences() == []
     harness.apply(service("other", 70, sessionAffinity="ClientIP"), *slices("other", [71]))
     harness.sync()
     tried: list[bool] = []
@@ -197,15 +403,16 @@ def test_emptied_chains_that_are_found_are_deleted_a_second_later(harness: Memor
 
 
 def test_record_of_a_sticky_port_is_removed_after_its_last_client(harness: MemoryHarness) -> None:
-    """A partial sync looks for expired records once an hour."""
+    """A partial sync looks for expired records once an hour; this one expires 100 s before that."""
     harness.delete("Service", "sticky")
     harness.sync()
     found = []
-    for seconds in (3600.0, 3600.0, 3599.0, 1.0, 3600.0):
+    for seconds in (4000.0, 4000.0, 2900.0, 700.0, 3600.0):
         harness.now += seconds
         assert not harness.sync().is_full
         found.append(bool(harness.table.elements["sticky-ports"]))
     assert found == [True, True, True, False, False]
+    assert harness.proxier._writer.sticky == {}
 
 
 def _node(address: str) -> dict[str, Any]:
@@ -227,6 +434,15 @@ def test_held_removals_keep_the_addresses_of_an_unknown_node(harness: MemoryHarn
     second.sync()
     found.append(set(harness.table.elements["nodeport-ips"]))
     assert found == [{("192.0.2.11",)}, {("192.0.2.11",)}, {("192.0.2.12",)}]
+
+
+def test_node_is_written_if_nothing_of_it_was_found() -> None:
+    """On a first start without a table, there is nothing to keep."""
+    harness = MemoryHarness()
+    harness.proxier.hold_removals()
+    harness.apply(_node("192.0.2.11"))
+    harness.sync()
+    assert set(harness.table.elements["nodeport-ips"]) == {("192.0.2.11",)}
 
 
 def test_table_is_replaced_if_nothing_can_be_committed(harness: MemoryHarness) -> None:

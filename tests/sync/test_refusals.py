@@ -5,6 +5,7 @@ import pytest
 from knft.errors import KernelError, LibraryDiedError, UnavailableError
 from knft.nft.transaction import Transaction
 from knft.render.names import HAIRPIN
+from knft.sync.invalidation import Invalidation
 from tests.support.kernel_harness import service, slices
 from tests.support.kube_objects import port_name
 from tests.support.memory_table import MemoryTable
@@ -83,6 +84,26 @@ def test_changed_service_port_is_retried_after_the_first_delay(harness: MemoryHa
     harness.apply(*slices("web", [11, 98]))
     assert harness.sync().next_sync_within == 1.0
     harness.now += 1.0
+    assert harness.sync().quarantined == {}
+    assert harness.differences() == []
+
+
+def test_quarantined_service_port_waits_also_if_the_table_is_read_again(harness: MemoryHarness) -> None:
+    harness.apply(*slices("web", [11, 99]))
+    _refuse("10.96.0.10", harness.table)
+    for _ in range(2):
+        harness.proxier.invalidate(Invalidation())
+        assert harness.sync().next_sync_within == 30.0
+
+
+def test_quarantined_service_port_is_retried_at_once_in_a_new_table(harness: MemoryHarness) -> None:
+    """Another program deleted the table, and with it the reason for the refusal."""
+    harness.apply(*slices("web", [11, 99]))
+    _refuse("10.96.0.10", harness.table)
+    assert harness.sync().quarantined
+    harness.table.stop_failing()
+    harness.table.exists, harness.table.elements, harness.table.chains = False, {}, {}
+    harness.proxier.invalidate(Invalidation(declarations=True))
     assert harness.sync().quarantined == {}
     assert harness.differences() == []
 

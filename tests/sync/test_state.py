@@ -90,6 +90,11 @@ def test_slice_that_changes_family_leaves_the_first() -> None:
     assert {WEB} == state.drain().service_ports
 
 
+def test_slice_of_the_other_family_needs_no_sync() -> None:
+    other = endpoint_slice("a", "fd00::1", family="IPv6")
+    assert not _state(service("web")).handle_slice(None, other)
+
+
 def test_changes_of_a_failed_drain_are_returned_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """The trackers' changes are not lost; a Service whose claims were lost would never be served."""
     state = _state(service("web"))
@@ -108,6 +113,36 @@ def test_changes_of_a_failed_drain_are_returned_by_the_next(monkeypatch: pytest.
     assert {API} == state.drain().service_ports
     assert _addresses(state, API) == ["10.96.0.2"]
     assert frozenset() == state.drain().service_ports
+
+
+def test_changes_of_two_failed_drains_are_returned_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = _state()
+
+    def failing(*_: object) -> None:
+        msg = "error for the test"
+        raise ZeroDivisionError(msg)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FrontendClaims, "claim", failing)
+        for number, name in enumerate(("web", "api"), 1):
+            state.handle_service(None, service(name, cluster_ip=f"10.96.0.{number}"))
+            with pytest.raises(ZeroDivisionError):
+                state.drain()
+    assert {WEB, API} == state.drain().service_ports
+
+
+def test_frontends_that_several_services_release_plan_all_losers_again() -> None:
+    def claiming(name: str, number: int, day: int) -> Service:
+        created = f"2026-01-0{day}T00:00:00Z"
+        return service(name, cluster_ip=f"10.96.{day}.{number}", external_ips=(f"203.0.113.{number}",), created=created)
+
+    owners = [claiming(f"owner-{number}", number, day=1) for number in (1, 2)]
+    state = _state(*owners, claiming("web", 1, day=2), claiming("api", 2, day=2))
+    assert _addresses(state, WEB) == ["10.96.2.1"]
+    for owner in owners:
+        state.handle_service(owner, None)
+    assert {WEB, API} <= state.drain().service_ports
+    assert _addresses(state, WEB) == ["10.96.2.1", "203.0.113.1"]
 
 
 def test_first_trigger_times_of_failed_syncs_are_kept() -> None:

@@ -18,7 +18,7 @@ from knft.render.names import (
     SERVICE_NODEPORTS,
     SOURCE_RANGES,
 )
-from knft.sync.superseded import Superseded, find_superseded
+from knft.sync.superseded import Superseded, defer_unreachable, find_superseded
 from knft.sync.table_snapshot import Owner, SpecialOwner
 from tests.support.kube_objects import port_name
 
@@ -130,6 +130,24 @@ def test_rejection_of_a_frontend_that_gets_an_endpoint_is_superseded(
     assert _superseded({WEB: before}, {WEB: None}) == NOTHING
 
 
+def test_only_rejections_of_frontends_that_are_served_now_are_superseded() -> None:
+    """The first frontend still rejects, the second is gone; after these the third, which is served, is found too."""
+    rejecting, gone, served = ((f"203.0.113.{number}", "tcp", 80) for number in range(1, 4))
+    before = Contents({(NO_ENDPOINT_SERVICES, key): REJECT for key in (rejecting, gone, served)}, {}, set())
+    after = Contents(
+        {
+            (NO_ENDPOINT_SERVICES, rejecting): REJECT,
+            (SERVICE_IPS, rejecting): Entry(Goto("pool-tcp-1")),
+            (SERVICE_IPS, served): Entry(Goto("pool-tcp-1")),
+        },
+        {},
+        set(),
+    )
+    assert Superseded(rejections=frozenset({(NO_ENDPOINT_SERVICES, served)})) == _superseded(
+        {WEB: before}, {WEB: after}
+    )
+
+
 def test_superseded_elements_are_removed_in_the_cleanup_phase() -> None:
     superseded = Superseded(frozenset({COPIES}), frozenset({RANGE}))
     hairpin, late, other = ("10.244.0.1", "10.244.0.1", "tcp", 8080), (*COPIES.prefix, 0), (*OTHER.prefix, 0)
@@ -159,3 +177,33 @@ def test_changed_value_of_a_superseded_element_is_replaced_in_the_main_phase() -
     changed, gone = (*COPIES.prefix, 0), (*COPIES.prefix, 1)
     diff = ContentsDiff({"endpoints-tcp": (changed, gone)}, {"endpoints-tcp": {changed: ("10.244.0.9", 8080)}})
     assert superseded.split(diff) == ({"endpoints-tcp": (changed,)}, {"endpoints-tcp": (gone,)})
+
+
+MAP, KEPT, LATE = "endpoints-tcp", ("10.96.0.1", 80, 0), ("10.96.0.1", 80, 1)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_many_unreachable_endpoints_are_removed_in_the_cleanup_phase(size: int) -> None:
+    """Except endpoint 0 and replaced ones. What is not an endpoint is removed in the main phase."""
+    replaced: Key = ("10.96.0.1", 80, 2)
+    removed: dict[str, tuple[Key, ...]] = {
+        SERVICE_IPS: (FRONTEND,),
+        MAP: (KEPT, LATE, replaced),
+        "endpoints-udp": (("10.96.0.2", 53, 5),),
+    }
+    main, late = defer_unreachable(removed, {MAP: (replaced,)}, size)
+    if size == 2:
+        assert (main, late) == (removed, {})
+    else:
+        assert main == {SERVICE_IPS: (FRONTEND,), MAP: (KEPT, replaced)}
+        assert late == {MAP: (LATE,), "endpoints-udp": (("10.96.0.2", 53, 5),)}
+
+
+def test_ranges_of_several_service_ports_are_superseded() -> None:
+    other: Key = ("10.96.0.2", "tcp", 80, "192.0.2.0/24")
+    before: dict[Owner, Contents] = {WEB: _contents(COPIES, ranges=(RANGE,)), API: _contents(OTHER, ranges=(other,))}
+    after: dict[Owner, Contents | None] = {
+        WEB: _contents(WIDE, "wide-8-cluster"),
+        API: _contents(ArrayName("wide-endpoints-tcp-0", (9, 0)), "wide-9-cluster"),
+    }
+    assert frozenset({RANGE, other}) == _superseded(before, after).source_ranges

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from msgspec import structs
 
-from knft.errors import KernelError
+from knft.errors import KernelError, UnavailableError
 from knft.families import Family
 from knft.nft.codec.listing import TableListing
 from knft.nft.expressions import Drop, Goto, Jump, Rule
@@ -18,6 +18,7 @@ from tests.support.memory_table import MemoryTable
 from tests.sync.memory_harness import MemoryHarness, synced_harness
 
 DIFFERS = "table ip knft differs from the expected rules"
+FOREIGN_SET = NamedObject("set", "their-set")
 
 
 @pytest.fixture
@@ -30,8 +31,15 @@ def _add_foreign_objects(table: MemoryTable) -> frozenset[NamedObject]:
     drop, leaf = Chain("their-input", (Rule((Drop(),)),), Hook("filter", "input", 3)), Chain("their-leaf")
     table.chains |= {chain.name: chain for chain in (drop, leaf, Chain("their-chain", (Rule((Jump(leaf.name),)),)))}
     table.containers["their-set"] = Container("their-set", "inet_service")
+    table.elements["their-set"] = {(80,): None}
     chains = (NamedObject("chain", name) for name in ("their-input", "their-leaf", "their-chain"))
-    return frozenset({*chains, NamedObject("set", "their-set")})
+    return frozenset({*chains, FOREIGN_SET})
+
+
+def _refuse_the_set(objects: Sequence[NamedObject]) -> None:
+    if FOREIGN_SET in objects:
+        msg = "busy"
+        raise KernelError(msg)
 
 
 def test_foreign_objects_are_removed_and_reported(harness: MemoryHarness) -> None:
@@ -46,16 +54,21 @@ def test_foreign_objects_are_removed_and_reported(harness: MemoryHarness) -> Non
     assert not harness.sync().is_full
 
 
+@pytest.mark.parametrize("rules", [(), (Rule((Drop(),)),)], ids=["empty", "with rules"])
+def test_marker_chain_of_another_version_is_foreign_if_it_has_rules(
+    harness: MemoryHarness, rules: tuple[Rule, ...]
+) -> None:
+    """A marker is empty; a sync deletes those of other versions."""
+    harness.table.chains["rules-0"] = Chain("rules-0", rules)
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    report = harness.sync()
+    assert report.repair.removed == (frozenset({NamedObject("chain", "rules-0")}) if rules else frozenset())
+    assert "rules-0" not in harness.table.chains
+
+
 def test_refused_deletion_of_a_foreign_object_is_retried(harness: MemoryHarness) -> None:
     _add_foreign_objects(harness.table)
-    refused = NamedObject("set", "their-set")
-
-    def refuse(objects: Sequence[NamedObject]) -> None:
-        if refused in objects:
-            msg = "busy"
-            raise KernelError(msg)
-
-    harness.table.on_delete = refuse
+    harness.table.on_delete = _refuse_the_set
     harness.proxier.invalidate(Invalidation(declarations=True))
     for delay in (30.0, 60.0):
         report = harness.sync()
@@ -65,8 +78,56 @@ def test_refused_deletion_of_a_foreign_object_is_retried(harness: MemoryHarness)
         harness.now += delay
     harness.table.stop_failing()
     report = harness.sync()
-    assert (report.repair.repaired, report.repair.removed, report.repair.error) == (True, frozenset({refused}), "")
+    assert (report.repair.repaired, report.repair.removed, report.repair.error) == (True, frozenset({FOREIGN_SET}), "")
     assert report.next_sync_within is None
+
+
+def test_chain_that_another_one_jumps_to_is_deleted_alone(harness: MemoryHarness) -> None:
+    """All foreign chains are emptied before the first is deleted."""
+    caller = Chain("their-chain", (Rule((Jump("a-leaf"),)),))
+    harness.table.chains |= {"a-leaf": Chain("a-leaf"), caller.name: caller}
+
+    def refuse(objects: Sequence[NamedObject]) -> None:
+        if len(objects) > 1:
+            msg = "only one at a time"
+            raise KernelError(msg)
+
+    harness.table.on_delete = refuse
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    assert harness.sync().repair.repaired
+    assert not harness.table.chains.keys() & {"a-leaf", "their-chain"}
+
+
+def test_every_reason_is_reported(harness: MemoryHarness) -> None:
+    _add_foreign_objects(harness.table)
+    harness.table.elements["cluster-ips"].clear()
+    harness.table.on_delete = _refuse_the_set
+    harness.table.after_commit = lambda _: harness.table.elements["cluster-ips"].clear()
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    assert harness.sync().repair.error == (
+        f"{DIFFERS}: 2 elements or chains; foreign objects remain: set their-set (busy)"
+    )
+
+
+def test_table_that_is_gone_after_a_repair_is_reported(harness: MemoryHarness) -> None:
+    def remove(_: Transaction) -> None:
+        harness.table.exists = False
+
+    harness.table.elements["cluster-ips"].clear()
+    harness.table.after_commit = remove
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    report = harness.sync()
+    assert not report.repair.repaired
+    assert report.repair.error.startswith(DIFFERS)
+
+
+def test_audit_compares_nothing_after_a_failed_sync(harness: MemoryHarness) -> None:
+    harness.table.on_commit = lambda _: _raise(KernelError("refused"))
+    harness.table.on_replace = lambda _: _raise(KernelError("refused"))
+    harness.apply(*slices("web", [11, 99]))
+    with pytest.raises(KernelError):
+        harness.sync()
+    assert harness.proxier.audit(harness.table) is None
 
 
 def test_base_chain_that_cannot_be_deleted_goes_with_the_table(harness: MemoryHarness) -> None:
@@ -109,6 +170,7 @@ def test_foreign_base_chains_go_first_unless_own_ones_are_damaged(harness: Memor
     assert harness.sync().repair.repaired
     first = next(name for name in requests if name in ("commit", "their-input"))
     assert first == ("their-input" if is_complete else "commit")
+    assert requests.count("their-input") == 1
     assert requests[-1] != "commit"
 
 
@@ -138,6 +200,52 @@ def test_repair_is_verified_by_the_next_sync_if_the_table_changes_meanwhile(harn
     harness.table.stop_failing()
     harness.proxier.invalidate(Invalidation(declarations=True))
     assert harness.sync().repair.repaired
+
+
+def test_table_is_read_back_only_after_a_repair(harness: MemoryHarness) -> None:
+    harness.table.elements["cluster-ips"].clear()
+    counts = []
+    for declarations in (True, True, False):
+        reads = harness.table.reads
+        harness.proxier.invalidate(Invalidation(declarations=declarations))
+        harness.sync()
+        counts.append(harness.table.reads - reads)
+    assert counts == [2, 1, 1]
+
+
+def test_change_just_before_the_verification_is_not_a_failed_repair(harness: MemoryHarness) -> None:
+    """The next sync repairs it, and verifies."""
+    reads = harness.table.reads
+
+    def change() -> None:
+        if harness.table.reads == reads + 2:
+            harness.table.elements["cluster-ips"].clear()
+            harness.proxier.plan_check()
+
+    harness.table.elements["cluster-ips"].clear()
+    harness.table.on_read = change
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    report = harness.sync()
+    assert (report.repair.repaired, report.repair.error, report.next_sync_within) == (False, "", None)
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    assert harness.sync().repair == RepairReport(repaired=True)
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+def test_table_that_crashes_the_library_is_read_without_newer_sets(
+    harness: MemoryHarness, monkeypatch: pytest.MonkeyPatch, *, deleted: bool
+) -> None:
+    """libnftables 1.0.6 dies of sets that a newer program has declared."""
+    errors: list[Exception] = [UnavailableError("died"), UnavailableError("died")]
+    harness.table.on_read = lambda: _raise(errors.pop()) if errors else None
+    monkeypatch.setattr(harness.table, "delete_newer_sets", lambda _: deleted)
+    harness.proxier.invalidate(Invalidation())
+    if deleted:
+        harness.sync()
+        assert harness.differences() == []
+    else:
+        with pytest.raises(UnavailableError):
+            harness.sync()
 
 
 def test_change_during_the_verification_is_reported(harness: MemoryHarness) -> None:
@@ -189,8 +297,9 @@ def test_audit_ignores_what_a_sync_changes_meanwhile(harness: MemoryHarness) -> 
 
         def read(self) -> TableListing:
             found = harness.table.listing()
-            harness.apply(*slices("web", [13, 14]))
-            harness.sync()
+            for name, numbers in (("web", [13, 14]), ("sticky", [22, 23])):
+                harness.apply(*slices(name, numbers))
+                harness.sync()
             return found
 
     assert harness.proxier.audit(Slow(Family.IPV4)) == 0

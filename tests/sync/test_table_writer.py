@@ -1,6 +1,7 @@
 """The TableWriter's knowledge of the table after commits that failed, on a table in memory."""
 
 import pytest
+from msgspec import structs
 
 from knft.errors import KernelError, LibraryDiedError, TableOwnedError, UnavailableError
 from knft.families import Family
@@ -11,6 +12,7 @@ from knft.render.names import HAIRPIN, NO_ENDPOINT_SERVICES, SOURCE_RANGES
 from knft.render.numbering import StickyPort
 from knft.sync.table_writer import _removed_contents
 from tests.support.kernel_harness import service, slices
+from tests.support.kube_objects import port_name
 from tests.sync.memory_harness import MemoryHarness
 
 FOUND = {"found in the kernel": StickyPort("found in the kernel", "web", 7)}
@@ -48,6 +50,22 @@ def test_sticky_ports_of_a_refused_commit_are_not_adopted(harness: MemoryHarness
         with pytest.raises(KernelError):
             writer.commit(harness.proxier._partial_snapshot(frozenset()), harness.now)
         assert writer.sticky == writer.current_sticky_ports(FOUND, may_be_foreign=False)
+
+
+def test_sticky_ports_of_another_process_are_adopted_if_their_targets_are_equal(harness: MemoryHarness) -> None:
+    """A foreign change may come from another knft process, which has assigned another number."""
+    writer = harness.proxier._writer
+    ((hash_id, own),) = writer.sticky.items()
+    found = {hash_id: structs.replace(own, number=own.number + 1)}
+    assert writer.current_sticky_ports(found, may_be_foreign=True) == found
+    assert writer.current_sticky_ports(found, may_be_foreign=False) == {hash_id: own}
+
+
+def test_found_wide_numbers_that_are_free_are_kept(harness: MemoryHarness) -> None:
+    writer = harness.proxier._writer
+    first, second, third = (port_name(service=name) for name in ("a", "b", "c"))
+    writer.wide[first] = 7
+    assert writer.current_wide_numbers({second: 7, third: 8}) == {first: 7, third: 8}
 
 
 def test_elements_of_a_refused_cleanup_are_recorded_by_key() -> None:
