@@ -66,10 +66,14 @@ def respond_status(code: int, message: str = "", reason: str = "", **headers: st
 
 
 def respond_bytes(data: bytes) -> Responder:
-    """Respond with these bytes, which include the head, and close."""
+    """Respond with these bytes, which include the head, and close.
+
+    A header announces that: the client's next request would otherwise fail if it came before the close.
+    """
+    announced = data.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n", 1)
 
     def answer(handler: "Handler", _: ReceivedRequest) -> bool:
-        handler.wfile.write(data)
+        handler.wfile.write(announced)
         handler.close_connection = True
         return True
 
