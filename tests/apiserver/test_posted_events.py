@@ -15,7 +15,9 @@ from knft.configuration.settings import ClientSettings, Settings
 from knft.families import Family
 from knft.model.names import NamespacedName, ServicePortName
 from knft.serve.monitoring import Monitoring
+from knft.serve.proxy_health import ProxyHealth
 from knft.serve.service_health import HealthCheck, HealthCheckChanges
+from knft.serve.timestamp import now
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 from tests.apiserver.running_source import wait_until
@@ -47,6 +49,7 @@ class EventTest:
         self.feed = ApiServerFeed(found)
         self.serving = Monitoring(
             found,
+            ProxyHealth(found.config.sync_period, now),
             node_eligible=self.feed.is_eligible,
             on_event=self.feed.record_event,
             on_fatal_listen_error=lambda _: None,
