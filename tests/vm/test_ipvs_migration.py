@@ -174,9 +174,17 @@ def _answering(connections: Iterable[EstablishedConnection]) -> Iterator[Establi
                 yield connection
 
 
+def _keep_udp_entries(namespace: Namespace) -> None:
+    """Let UDP entries of conntrack outlive a slow step: otherwise they expire 30 s after the last packet."""
+    with namespace.entered():
+        for name in ("udp_timeout", "udp_timeout_stream"):
+            Path("/proc/sys/net/netfilter", f"nf_conntrack_{name}").write_text("3600")
+
+
 def test_no_connection_is_lost_except_those_of_ipvs_at_its_cleanup(lab: Lab, tmp_path: Path) -> None:
     namespace = lab.host("node").namespace
     namespace.run(["modprobe", "-a", "ip_vs", "ip_vs_rr", "dummy"])
+    _keep_udp_entries(namespace)
     outside = lab.host("outside")
     seen = _frontends(outside.name)
     clients = ClientProcesses({outside: [one.target for one in seen]}, tmp_path, 10**8, 1, pause=0.02)
