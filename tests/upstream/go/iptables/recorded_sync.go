@@ -31,7 +31,7 @@ func (proxier *Proxier) syncProxyRules() error {
 		"localhostNodePorts":  proxier.localhostNodePorts,
 		"conntrackTCPLiberal": proxier.conntrackTCPLiberal,
 		"nfAcctCounters":      len(proxier.nfAcctCounters) > 0,
-		"randomFully":         proxier.iptables.HasRandomFully(),
+		"randomFully":         recorder.RandomFully(proxier.iptables),
 		"fullSync":            full,
 		"existingChains":      existing,
 	}

@@ -33,7 +33,7 @@ func (proxier *Proxier) syncProxyRules() error {
 		"nodePortAddresses": proxier.nodePortAddresses.String(),
 		"topologyLabels":    proxier.topologyLabels,
 		"scheduler":         proxier.ipvsScheduler,
-		"randomFully":       proxier.iptables.HasRandomFully(),
+		"randomFully":       recorder.RandomFully(proxier.iptables),
 		"initialSync":       proxier.initialSync,
 		"existingServers":   proxier.recordedServers(),
 		"existingAddresses": sets.List(bound),

@@ -102,6 +102,13 @@ func Addresses(found []net.Addr, _ error) []string {
 	return addresses
 }
 
+// RandomFully returns whether kube-proxy adds --random-fully to its rules for masquerade, as its runner for iptables
+// tells. Since Kubernetes 1.37 it always does, and the runner has no such method.
+func RandomFully(runner any) bool {
+	older, asks := runner.(interface{ HasRandomFully() bool })
+	return !asks || older.HasRandomFully()
+}
+
 // number returns the number of a change tracker, which identifies it in the events.
 func number(tracker any) int {
 	mutex.Lock()
