@@ -227,7 +227,7 @@ def _start_threads(
     """Start the threads that watch the host and clean conntrack."""
     stop = shutdown.stop
     shutdown.start_thread("addresses", lambda: AddressMonitor().run(stop, daemon.update_local_addresses))
-    shutdown.start_thread("foreign-changes", lambda: daemon.watch_foreign_changes(foreign_changes, stop))
+    shutdown.start_thread("foreign-changes", lambda: daemon.foreign_changes.run(foreign_changes, stop))
     shutdown.start_thread("worker-watch", lambda: daemon.watch_worker_process(library, stop))
     shutdown.start_thread("service-warnings", lambda: daemon.watch_services(stop))
     shutdown.start_thread("conntrack", lambda: flow_cleaner.run(stop))

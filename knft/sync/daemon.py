@@ -1,7 +1,6 @@
 """Daemon: passes objects to both families' states, syncs when a change is due, and logs and retries failures."""
 
 import logging
-import math
 import random
 import threading
 import time
@@ -11,7 +10,6 @@ from contextlib import AbstractContextManager, contextmanager
 
 from knft.errors import KernelError
 from knft.families import Family
-from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
 from knft.kernel.process import WorkerProcess
 from knft.memory_errors import exit_if_out_of_memory
 from knft.model.objects import ObjectChange
@@ -19,10 +17,9 @@ from knft.model.unknown import ANYTHING, NOTHING_UNKNOWN, UnknownObjects
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock, MonotonicClock
 from knft.sync.dispatch import Dispatcher
-from knft.sync.foreign_changes import ForeignChanges
+from knft.sync.foreign_change_watch import ForeignChangeWatch
 from knft.sync.foreign_objects import describe
 from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
-from knft.sync.invalidation import Invalidation
 from knft.sync.log_summary import summarize
 from knft.sync.node_check import NodeCheck
 from knft.sync.observer import SyncObserver
@@ -35,9 +32,7 @@ from knft.sync.table_interface import TableInterface
 log = logging.getLogger("knft")
 
 POLL_SECONDS = 60.0
-"""Longest delay until a thread that watches the kernel or the library notices that knft stops."""
-REOPEN_SECONDS = 10.0
-"""Delay before failed notifications of foreign changes are opened again."""
+"""Longest delay until the thread that watches the worker process notices that knft stops."""
 DEFAULT_INTERVALS = Intervals(1.0, 30.0, STICKY_REMOVAL_INTERVAL_SECONDS)
 AUDIT_SECONDS = 3600.0
 """Time between two comparisons of the kernel's tables with what was committed."""
@@ -76,12 +71,11 @@ class Daemon:
         self._node_check = node_check
         self._service_warnings = service_warnings
         self._reported_problems: dict[Family, set[str]] = {}
-        self._foreign_changes = {proxier.family: ForeignChanges() for proxier in proxiers}
         self._had_full_sync = False
         """Whether there was a full sync since the last garbage collection."""
-        self.foreign_changes = Counter[Family]()
         self.audit_differences = Counter[Family]()
         self._runner = BoundedFrequencyRunner(self.sync, intervals, clock or MonotonicClock(), random.random)
+        self.foreign_changes = ForeignChangeWatch(proxiers, self._runner.request)
 
     @property
     def states(self) -> dict[Family, ServiceState]:
@@ -183,7 +177,7 @@ class Daemon:
         """Sync some families; return those whose sync succeeded."""
         for proxier in proxiers:
             with _bugs_logged("the check of foreign changes"):
-                self._begin_check(proxier)
+                self.foreign_changes.begin_check(proxier.family)
         with gc_disabled():
             succeeded = [proxier for proxier in proxiers if self._sync_one(proxier)]
             if self._had_full_sync:
@@ -192,17 +186,10 @@ class Daemon:
                     freeze_and_trim()  # Before the collector is enabled, which would collect once more.
         return succeeded
 
-    def _begin_check(self, proxier: Proxier) -> None:
-        """Make the next sync a full one if the check of foreign changes is due."""
-        changes = self._foreign_changes[proxier.family].begin_check(time.monotonic())
-        if changes is not None:
-            proxier.invalidate(Invalidation(declarations=True))
-            log.warning("%s: %s; reading the table back", proxier.family.value, changes)
-
     def _sync_one(self, proxier: Proxier) -> bool:
         succeeded = self._sync_and_report(proxier)
         with _bugs_logged("the check of foreign changes"):
-            self._foreign_changes[proxier.family].finish_check(time.monotonic())
+            self.foreign_changes.finish_check(proxier.family)
         return succeeded
 
     def _sync_and_report(self, proxier: Proxier) -> bool:
@@ -265,34 +252,6 @@ class Daemon:
         for problem in sorted(problems - reported):
             log.warning("%s: %s", report.family.value, problem)
 
-    def watch_foreign_changes(self, monitor: ForeignChangeMonitor, stop: threading.Event) -> None:
-        """Queue a full sync after foreign changes of knft's tables, until ``stop`` is set. Needs its own thread."""
-        while not stop.is_set():
-            try:
-                for change in monitor.receive(self._seconds_to_poll()):
-                    self._record_foreign_change(change)
-                self._request_due_check()
-            except KernelError as error:
-                log.warning("%s; until notifications work again, only the audit finds foreign changes", error)
-                self._reopen_monitor(monitor, stop)
-            except Exception as error:
-                exit_if_out_of_memory(error)
-                log.exception("watching foreign changes failed unexpectedly; please report this")
-                self._reopen_monitor(monitor, stop)
-
-    def _reopen_monitor(self, monitor: ForeignChangeMonitor, stop: threading.Event) -> None:
-        """Reopen the notifications, with retries. A full sync repairs changes that were missed meanwhile."""
-        while not stop.wait(REOPEN_SECONDS):
-            try:
-                monitor.reopen()
-            except KernelError as error:
-                log.debug("%s", error)
-                continue
-            for proxier in self._proxiers:
-                proxier.invalidate(Invalidation(declarations=True))
-            self._runner.request()
-            return
-
     def watch_worker_process(self, library: WorkerProcess, stop: threading.Event) -> None:
         """Queue a sync if the idle libnftables worker process dies, until ``stop`` is set. Needs its own thread.
 
@@ -307,35 +266,6 @@ class Daemon:
                 self._runner.request()
             else:
                 stop.wait(1.0)
-
-    def _record_foreign_change(self, change: ForeignChange) -> None:
-        for proxier in self._proxiers:
-            if proxier.family is change.family:
-                self.foreign_changes[proxier.family] += 1
-                proxier.plan_check()
-                seconds = self._foreign_changes[proxier.family].add(change, time.monotonic())
-                if seconds:
-                    log.warning(
-                        "%s: the table is changed again and again, now by %s: stop this process; "
-                        "knft reads the table back in %d s",
-                        proxier.family.value,
-                        change.process or "an unknown process",
-                        math.ceil(seconds),
-                    )
-
-    def _seconds_to_poll(self) -> float:
-        now = time.monotonic()
-        return min(POLL_SECONDS, *(changes.seconds_to_poll(now) for changes in self._foreign_changes.values()))
-
-    def _request_due_check(self) -> None:
-        now = time.monotonic()
-        if any(changes.is_due(now) for changes in self._foreign_changes.values()):
-            self._runner.request()
-
-    def check_delays(self) -> dict[Family, float]:
-        """Return the seconds that knft waits before it checks each table after a foreign change; from any thread."""
-        now = time.monotonic()
-        return {family: changes.delay(now) for family, changes in self._foreign_changes.items()}
 
     def audit(self) -> bool:
         """Compare every family's table with what was committed, and queue a sync if they differ; from any thread.

@@ -117,7 +117,7 @@ def test_foreign_changes_are_counted(node: MonitoredNode) -> None:
     node.apply_and_sync()
     stop = threading.Event()
     with ForeignChangeMonitor(TABLE) as others:
-        thread = threading.Thread(target=node.daemon.watch_foreign_changes, args=[others, stop])
+        thread = threading.Thread(target=node.daemon.foreign_changes.run, args=[others, stop])
         thread.start()
         node.namespace.run(["nft", "add", "element", "ip", "knft", "cluster-ips", "{ 10.96.0.99 }"])
         wait_until(lambda: value(node, "knft_foreign_changes_total", V4) == 1)
@@ -143,7 +143,7 @@ def test_repeated_foreign_changes_are_checked_with_a_delay(node: MonitoredNode) 
             return changes.pop()
 
     assert value(node, "knft_check_delay_seconds", V4) == 0
-    node.daemon.watch_foreign_changes(Repeating(), stop)  # type: ignore[arg-type]
+    node.daemon.foreign_changes.run(Repeating(), stop)  # type: ignore[arg-type]
     assert value(node, "knft_check_delay_seconds", V4) == 1
     assert value(node, "knft_check_delay_seconds", V6) == 0
 

@@ -169,7 +169,7 @@ def test_foreign_changes_are_counted_and_logged_in_one_line(
     stop = threading.Event()
     some = ForeignChange(Family.IPV4, frozenset({"services"}), frozenset({"cluster-ips"}), process="nft (pid 7)")
     more = ForeignChange(Family.IPV4, frozenset(f"chain-{number}" for number in range(9)), process="other (pid 8)")
-    filled.daemon.watch_foreign_changes(_FakeMonitor(stop, some, more), stop)  # type: ignore[arg-type]
+    filled.daemon.foreign_changes.run(_FakeMonitor(stop, some, more), stop)  # type: ignore[arg-type]
     with caplog.at_level(logging.WARNING, "knft"):
         assert filled.daemon.sync()
     assert caplog.messages == [
@@ -178,7 +178,7 @@ def test_foreign_changes_are_counted_and_logged_in_one_line(
             "reading the table back"
         )
     ]
-    assert filled.daemon.foreign_changes == {Family.IPV4: 2}
+    assert filled.daemon.foreign_changes.counts == {Family.IPV4: 2}
     assert filled.daemon.sync()
     assert len(caplog.messages) == 1
 
@@ -188,7 +188,7 @@ def test_repeated_foreign_changes_delay_the_check(filled: KernelHarness, caplog:
     change = ForeignChange(Family.IPV4, process="nft (pid 7)")
     for _ in range(UNDELAYED_REPETITIONS + 2):
         stop = threading.Event()
-        filled.daemon.watch_foreign_changes(_FakeMonitor(stop, change), stop)  # type: ignore[arg-type]
+        filled.daemon.foreign_changes.run(_FakeMonitor(stop, change), stop)  # type: ignore[arg-type]
         filled.daemon.sync()
     checks = "IPv4: nft (pid 7) changed the table; reading the table back"
     warning = (
@@ -204,16 +204,16 @@ def test_failed_notifications_are_reopened(
     filled: KernelHarness, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """A full sync finds changes made in the meantime."""
-    monkeypatch.setattr("knft.sync.daemon.REOPEN_SECONDS", 0.0)
+    monkeypatch.setattr("knft.sync.foreign_change_watch.REOPEN_SECONDS", 0.0)
     stop = threading.Event()
     monitor = _FakeMonitor(stop, error, ForeignChange(Family.IPV6, frozenset({"services"}), process="nft (pid 7)"))
     edit = "\n".join(["flush chain ip knft services", *["add rule ip knft services drop"] * 3])
     before = filled.namespace.run(["nft", "list", "chain", "ip", "knft", "services"]).stdout
     filled.namespace.run(["nft", "-f", "-"], stdin=edit)
-    filled.daemon.watch_foreign_changes(monitor, stop)  # type: ignore[arg-type]
+    filled.daemon.foreign_changes.run(monitor, stop)  # type: ignore[arg-type]
     lost = "no notifications; until notifications work again, only the audit finds foreign changes"
     assert caplog.messages[0] in (lost, "watching foreign changes failed unexpectedly; please report this")
     assert monitor.reopened == 2
-    assert filled.daemon.foreign_changes == {Family.IPV6: 1}
+    assert filled.daemon.foreign_changes.counts == {Family.IPV6: 1}
     assert filled.daemon.sync()
     assert filled.namespace.run(["nft", "list", "chain", "ip", "knft", "services"]).stdout == before

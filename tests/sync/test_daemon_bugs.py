@@ -68,7 +68,7 @@ def test_bug_in_a_log_filter_skips_no_check_and_no_retry(
     harness.apply(service("sticky", sessionAffinity="ClientIP"), *slices("sticky", [1]))
     daemon.sync()
     harness.table.chains.pop("services")
-    daemon._record_foreign_change(CHANGE)
+    daemon.foreign_changes.record(CHANGE)
     harness.table.on_commit = refuse_as_before_6_2
     harness.delete("Service", "sticky")  # Its emptied chains are deleted a second later.
     requested: list[float] = []

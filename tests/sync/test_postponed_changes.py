@@ -116,7 +116,7 @@ def test_foreign_change_does_not_wait_for_postponed_changes(harness: MemoryHarne
     def damage(_: Transaction) -> None:
         harness.table.stop_failing()
         harness.table.chains["services"] = Chain("services")
-        daemon._record_foreign_change(ForeignChange(Family.IPV4, frozenset({"services"}), process="nft (pid 7)"))
+        daemon.foreign_changes.record(ForeignChange(Family.IPV4, frozenset({"services"}), process="nft (pid 7)"))
 
     harness.table.on_commit = damage
 

@@ -1,0 +1,108 @@
+"""ForeignChangeWatch: has knft check its tables after other programs have changed them.
+
+``ForeignChanges`` decides when; this module receives the notifications, logs them and requests the syncs.
+"""
+
+import logging
+import math
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from knft.errors import KernelError
+from knft.families import Family
+from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
+from knft.memory_errors import exit_if_out_of_memory
+from knft.sync.foreign_changes import ForeignChanges
+from knft.sync.invalidation import Invalidation
+from knft.sync.proxier import Proxier
+
+log = logging.getLogger("knft")
+
+POLL_SECONDS = 60.0
+"""Longest delay until the thread notices that knft stops."""
+REOPEN_SECONDS = 10.0
+"""Delay before failed notifications are opened again."""
+
+
+class ForeignChangeWatch:
+    """The foreign changes of all families' tables, and when the tables are checked; safe to use from any thread."""
+
+    def __init__(self, proxiers: Sequence[Proxier], request_sync: Callable[[], None]) -> None:
+        """Start without changes; ``request_sync`` queues a sync of all families."""
+        self._proxiers = {proxier.family: proxier for proxier in proxiers}
+        self._request_sync = request_sync
+        self._changes = {family: ForeignChanges() for family in self._proxiers}
+        self.counts = Counter[Family]()
+        """How many transactions of other programs have changed each table."""
+
+    def run(self, monitor: ForeignChangeMonitor, stop: threading.Event) -> None:
+        """Record changes and request checks until ``stop`` is set. Needs its own thread."""
+        while not stop.is_set():
+            try:
+                for change in monitor.receive(self._seconds_to_poll()):
+                    self.record(change)
+                self._request_due_check()
+            except KernelError as error:
+                log.warning("%s; until notifications work again, only the audit finds foreign changes", error)
+                self._reopen(monitor, stop)
+            except Exception as error:
+                exit_if_out_of_memory(error)
+                log.exception("watching foreign changes failed unexpectedly; please report this")
+                self._reopen(monitor, stop)
+
+    def _reopen(self, monitor: ForeignChangeMonitor, stop: threading.Event) -> None:
+        """Reopen the notifications, with retries. A full sync repairs changes that were missed meanwhile."""
+        while not stop.wait(REOPEN_SECONDS):
+            try:
+                monitor.reopen()
+            except KernelError as error:
+                log.debug("%s", error)
+                continue
+            for proxier in self._proxiers.values():
+                proxier.invalidate(Invalidation(declarations=True))
+            self._request_sync()
+            return
+
+    def record(self, change: ForeignChange) -> None:
+        """Record a change, and plan the check of its table; changes of unknown families are ignored."""
+        proxier = self._proxiers.get(change.family)
+        if proxier is None:
+            return
+        self.counts[change.family] += 1
+        proxier.plan_check()
+        seconds = self._changes[change.family].add(change, time.monotonic())
+        if seconds:
+            log.warning(
+                "%s: the table is changed again and again, now by %s: stop this process; knft reads the table back "
+                "in %d s",
+                change.family.value,
+                change.process or "an unknown process",
+                math.ceil(seconds),
+            )
+
+    def _seconds_to_poll(self) -> float:
+        now = time.monotonic()
+        return min(POLL_SECONDS, *(changes.seconds_to_poll(now) for changes in self._changes.values()))
+
+    def _request_due_check(self) -> None:
+        now = time.monotonic()
+        if any(changes.is_due(now) for changes in self._changes.values()):
+            self._request_sync()
+
+    def begin_check(self, family: Family) -> None:
+        """Make the next sync of a family a full one if a check is due."""
+        changes = self._changes[family].begin_check(time.monotonic())
+        if changes is not None:
+            self._proxiers[family].invalidate(Invalidation(declarations=True))
+            log.warning("%s: %s; reading the table back", family.value, changes)
+
+    def finish_check(self, family: Family) -> None:
+        """Record the end of a sync, which may have been a check."""
+        self._changes[family].finish_check(time.monotonic())
+
+    def check_delays(self) -> dict[Family, float]:
+        """Return the seconds that knft waits before it checks each table after a foreign change."""
+        now = time.monotonic()
+        return {family: changes.delay(now) for family, changes in self._changes.items()}
