@@ -13,8 +13,8 @@ POLL_SECONDS = 1.0
 """Time between two attempts to take the lock: the kernel does not report its release."""
 
 
-def take_instance_lock(*, wait: bool) -> AbstractContextManager[object]:
-    """Return the lock, which the caller closes; without it, after a warning, if the kernel has no such lock.
+def take_instance_lock(*, wait: bool) -> AbstractContextManager[InstanceLock | None]:
+    """Return the lock, which the caller closes; None as context, after a warning, if the kernel has no such lock.
 
     If another process holds it, ``wait`` until that process exits, or raise InstanceLockedError. Raises
     UnsupportedError without CAP_NET_ADMIN.

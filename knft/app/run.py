@@ -19,6 +19,7 @@ from knft.configuration.settings import Settings
 from knft.configuration.watch import wait_for_change
 from knft.errors import InstanceLockedError, ServingError, SourceError
 from knft.kernel.addresses import AddressMonitor, local_addresses
+from knft.kernel.instance_lock import InstanceLock
 from knft.kernel.notifications import ForeignChangeMonitor
 from knft.kernel.oom import set_oom_score_adj
 from knft.kernel.privileges import drop_privileges
@@ -78,13 +79,13 @@ def run(settings: Settings, options: RunOptions, log_writer: LogWriter) -> None:
         return
     source = ManifestFeed(options.manifests) if options.manifests is not None else ApiServerFeed(settings)
     require_privilege()
-    with _take_instance_lock(options):
+    with _take_instance_lock(options) as lock:
         # Not before: during the wait for the lock, the other process may serve newer manifests.
         source.prepare()
-        _run_locked(settings, options, source, log_writer)
+        _run_locked(settings, options, source, log_writer, has_lock=lock is not None)
 
 
-def _take_instance_lock(options: RunOptions) -> AbstractContextManager[object]:
+def _take_instance_lock(options: RunOptions) -> AbstractContextManager[InstanceLock | None]:
     try:
         return take_instance_lock(wait=options.wait_for_lock)
     except InstanceLockedError as error:
@@ -111,7 +112,9 @@ def _set_conntrack(settings: Settings) -> None:
         log.info("%s", message)
 
 
-def _run_locked(settings: Settings, options: RunOptions, source: ObjectFeed, log_writer: LogWriter) -> None:
+def _run_locked(
+    settings: Settings, options: RunOptions, source: ObjectFeed, log_writer: LogWriter, *, has_lock: bool
+) -> None:
     """Run while no other knft process changes this network namespace."""
     if source.configures_host:
         # Before the worker process of libnftables starts: a child inherits the OOM score adjustment.
@@ -135,6 +138,7 @@ def _run_locked(settings: Settings, options: RunOptions, source: ObjectFeed, log
                 health=health,
                 log_writer=log_writer,
                 warning_process=warning_process,
+                has_lock=has_lock,
             )
 
 
@@ -168,6 +172,7 @@ def _run_until_stopped(
     health: ProxyHealth,
     log_writer: LogWriter,
     warning_process: int | None,
+    has_lock: bool,
 ) -> None:
     # Capabilities are dropped per thread, so before other threads start.
     drop_privileges()
@@ -186,7 +191,14 @@ def _run_until_stopped(
     )
     flow_cleaner = FlowCleaner(config, local_addresses, monitoring.metrics.observe_conntrack_reconcile)
     observers = (*monitoring.observers, flow_cleaner)
-    daemon = live_daemon(config, library, observers, allow_node_mismatch=options.allow_node_mismatch)
+    # Two processes without the lock would leave the table to each other.
+    daemon = live_daemon(
+        config,
+        library,
+        observers,
+        allow_node_mismatch=options.allow_node_mismatch,
+        leaves_tables_to_older=has_lock,
+    )
     daemon.update_local_addresses(local_addresses())
     monitoring.register_counters(daemon, library, lambda: log_writer.dropped_lines)
     source.register_metrics(monitoring.metrics)

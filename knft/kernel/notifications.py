@@ -41,6 +41,8 @@ class ForeignChange(Struct, frozen=True):
     """Whether the table was deleted and not created again in the same transaction."""
     process: str = ""
     """The process that made the change, such as ``nft (pid 4711)`` with the host's process id; empty if unknown."""
+    port_id: int = 0
+    """The netlink port id of the socket that made the change; 0 if unknown."""
     overrun: bool = False
     """Whether the kernel dropped notifications because the buffer was full: anything may have changed."""
 
@@ -169,9 +171,9 @@ class _TouchedObjects:
         elif kind == nftables_messages.NEW_TABLE:
             self.table_gone = False
 
-    def change(self, family: Family, process: str) -> ForeignChange:
+    def change(self, family: Family, process: str, port_id: int) -> ForeignChange:
         return ForeignChange(
-            family, _printable_names(self.chains), _printable_names(self.sets), self.table_gone, process
+            family, _printable_names(self.chains), _printable_names(self.sets), self.table_gone, process, port_id
         )
 
 
@@ -193,14 +195,14 @@ class _Transaction:
             if message.port in own_port_ids:
                 continue
             if message.kind == nftables_messages.NEW_GENERATION:
-                changes += self._finish(_process_text(message))
+                changes += self._finish(_process_text(message), message.port)
             elif message.family in FAMILY_OF_NUMBER and message.attributes.startswith(self._attribute):
                 self._touched.setdefault(FAMILY_OF_NUMBER[message.family], _TouchedObjects()).record(message)
         return changes
 
-    def _finish(self, process: str) -> tuple[ForeignChange, ...]:
+    def _finish(self, process: str, port_id: int) -> tuple[ForeignChange, ...]:
         touched, self._touched = self._touched, {}
-        return tuple(found.change(family, process) for family, found in touched.items())
+        return tuple(found.change(family, process, port_id) for family, found in touched.items())
 
 
 def _process_text(generation: nftables_messages.Message) -> str:

@@ -17,6 +17,8 @@ _PROC = Path("/proc")
 _INITIAL_PID_NAMESPACE = 0xEFFF_FFFC  # PROC_PID_INIT_INO
 _PR_SET_NAME = 15
 _WORKER_MODULE = "knft.kernel.worker"
+_KNFT = "knft"
+"""The name that worker processes give themselves; those of older versions have the name of their interpreter."""
 
 
 def describe_process(pid: int, name: str) -> str:
@@ -27,8 +29,13 @@ def describe_process(pid: int, name: str) -> str:
     """
     parent = _parent_of_worker(pid)
     if parent:
-        return f"knft (pid {parent})"
+        return f"{_KNFT} (pid {parent})"
     return f"{name} (pid {pid})" if pid else name
+
+
+def is_knft(described: str) -> bool:
+    """Return whether ``describe_process`` returned this text for a process of knft."""
+    return described.startswith(f"{_KNFT} (pid ")
 
 
 def command_of(pid: int) -> str:

@@ -2,24 +2,28 @@
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from knft.config import Config
 from knft.decide.address_conflicts import address_conflict
 from knft.families import Family
+from knft.kernel.netlink_sockets import is_port_open
 from knft.kernel.ownership import Ownership
 from knft.kernel.process import WorkerProcess
 from knft.kernel.table import KernelTable
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, ObjectChange
+from knft.render.layout import markers
 from knft.render.names import TABLE
 from knft.runner.bounded import Intervals
 from knft.sync.daemon import AuditTableOpener, Daemon
 from knft.sync.dispatch import Dispatcher
 from knft.sync.node_check import NodeCheck
 from knft.sync.observer import SyncObserver
+from knft.sync.older_instance import OlderInstance
 from knft.sync.proxier import Proxier
 from knft.sync.service_warnings import ServiceWarnings
 from knft.sync.state import ServiceState
@@ -28,11 +32,17 @@ from knft.track.service_problems import ServiceProblems
 
 
 def live_daemon(
-    config: Config, library: WorkerProcess, observers: Sequence[SyncObserver] = (), *, allow_node_mismatch: bool = False
+    config: Config,
+    library: WorkerProcess,
+    observers: Sequence[SyncObserver] = (),
+    *,
+    allow_node_mismatch: bool = False,
+    leaves_tables_to_older: bool = False,
 ) -> Daemon:
     """Return a daemon that programs both families in this kernel; raise UnsupportedError without libnftables.
 
-    ``allow_node_mismatch`` tells that rules may be removed because of mistakes in the node's settings.
+    ``allow_node_mismatch`` tells that rules may be removed because of mistakes in the node's settings,
+    ``leaves_tables_to_older`` that an older version of knft, without the instance lock, may take the tables over.
     """
     start = datetime.now(UTC)
     ownership = Ownership(library, TABLE, tuple(Family))
@@ -46,8 +56,15 @@ def live_daemon(
         )
         for family in Family
     )
+    older_instances = {family: OlderInstance(markers(family, config)[1], is_port_open) for family in Family}
     return _daemon(
-        config, proxiers, _open_audit_table, observers, is_live=True, allow_node_mismatch=allow_node_mismatch
+        config,
+        proxiers,
+        _open_audit_table,
+        observers,
+        is_live=True,
+        allow_node_mismatch=allow_node_mismatch,
+        older_instances=older_instances if leaves_tables_to_older else {},
     )
 
 
@@ -92,6 +109,7 @@ def _daemon(
     *,
     is_live: bool = False,
     allow_node_mismatch: bool = False,
+    older_instances: Mapping[Family, OlderInstance] = MappingProxyType({}),
 ) -> Daemon:
     states = tuple(proxier.state for proxier in proxiers)
 
@@ -115,5 +133,6 @@ def _daemon(
         observers,
         node_check=NodeCheck(config, dispatcher, proxiers, allow_loss=allow_node_mismatch) if is_live else None,
         service_warnings=warnings,
+        older_instances=older_instances,
         intervals=intervals,
     )

@@ -5,8 +5,9 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from types import MappingProxyType
 
 from knft.errors import KernelError
 from knft.families import Family
@@ -23,6 +24,7 @@ from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
 from knft.sync.log_summary import summarize
 from knft.sync.node_check import NodeCheck
 from knft.sync.observer import SyncObserver
+from knft.sync.older_instance import OlderInstance
 from knft.sync.proxier import STICKY_REMOVAL_INTERVAL_SECONDS, Proxier
 from knft.sync.report import SyncReport
 from knft.sync.service_warnings import ServiceWarnings
@@ -55,13 +57,15 @@ class Daemon:
         *,
         node_check: NodeCheck | None = None,
         service_warnings: ServiceWarnings | None = None,
+        older_instances: Mapping[Family, OlderInstance] = MappingProxyType({}),
         intervals: Intervals = DEFAULT_INTERVALS,
         clock: Clock | None = None,
     ) -> None:
         """Sync ``proxiers``, whose states the dispatcher updates.
 
         Without ``open_audit_table`` there are no audits, without ``node_check`` no warnings about the node's settings,
-        and without ``service_warnings`` none about Services.
+        and without ``service_warnings`` none about Services. A family without an ``older_instances`` entry never leaves
+        its table to an older version of knft.
         """
         self._open_audit_table = open_audit_table
         self._observers = observers
@@ -75,7 +79,7 @@ class Daemon:
         """Whether there was a full sync since the last garbage collection."""
         self.audit_differences = Counter[Family]()
         self._runner = BoundedFrequencyRunner(self.sync, intervals, clock or MonotonicClock(), random.random)
-        self.foreign_changes = ForeignChangeWatch(proxiers, self._runner.request)
+        self.foreign_changes = ForeignChangeWatch(proxiers, self._runner.request, older_instances)
 
     @property
     def states(self) -> dict[Family, ServiceState]:
@@ -116,9 +120,13 @@ class Daemon:
             self._queue_sync()
 
     def _queue_sync(self) -> None:
-        for proxier in self._proxiers:
+        for proxier in self._own_proxiers():
             self._notify(lambda observer, family=proxier.family: observer.sync_queued(family))  # type: ignore[misc]
         self._runner.request()
+
+    def _own_proxiers(self) -> list[Proxier]:
+        """Return the proxiers whose tables are not left to an older version of knft."""
+        return [proxier for proxier in self._proxiers if not self.foreign_changes.is_left(proxier.family)]
 
     def _notify(self, call: Callable[[SyncObserver], None]) -> None:
         for observer in self._observers:
@@ -163,15 +171,17 @@ class Daemon:
     def sync(self) -> bool:
         """Sync every family until all its changes are in force, or its sync fails; return whether all succeeded.
 
+        A family whose table is left to an older version of knft is skipped; its changes wait.
         Changes that arrive meanwhile are part of the next sync of their family, so they wait for few rules only.
         """
         with _bugs_logged("the check of the node"):
             self._log_node_problems()
-        proxiers = list(self._proxiers)
+        proxiers = self._own_proxiers()
+        count = len(proxiers)
         while True:
             proxiers = self._sync_families(proxiers)
             if all(proxier.is_complete for proxier in proxiers):
-                return len(proxiers) == len(self._proxiers)
+                return len(proxiers) == count
 
     def _sync_families(self, proxiers: Sequence[Proxier]) -> list[Proxier]:
         """Sync some families; return those whose sync succeeded."""
@@ -275,7 +285,7 @@ class Daemon:
         """
         if self._open_audit_table is None:
             return True
-        compared = [self._audit_table(proxier, self._open_audit_table) for proxier in self._proxiers]
+        compared = [self._audit_table(proxier, self._open_audit_table) for proxier in self._own_proxiers()]
         return all(compared)
 
     def _audit_table(self, proxier: Proxier, open_audit_table: AuditTableOpener) -> bool:

@@ -8,7 +8,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from knft.errors import KernelError
 from knft.families import Family
@@ -16,6 +16,7 @@ from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
 from knft.memory_errors import exit_if_out_of_memory
 from knft.sync.foreign_changes import ForeignChanges
 from knft.sync.invalidation import Invalidation
+from knft.sync.older_instance import OlderInstance
 from knft.sync.proxier import Proxier
 
 log = logging.getLogger("knft")
@@ -24,13 +25,24 @@ POLL_SECONDS = 60.0
 """Longest delay until the thread notices that knft stops."""
 REOPEN_SECONDS = 10.0
 """Delay before failed notifications are opened again."""
+OLDER_INSTANCE_POLL_SECONDS = 1.0
+"""How often to look whether an older version, to which a table is left, has ended."""
 
 
 class ForeignChangeWatch:
     """The foreign changes of all families' tables, and when the tables are checked; safe to use from any thread."""
 
-    def __init__(self, proxiers: Sequence[Proxier], request_sync: Callable[[], None]) -> None:
-        """Start without changes; ``request_sync`` queues a sync of all families."""
+    def __init__(
+        self,
+        proxiers: Sequence[Proxier],
+        request_sync: Callable[[], None],
+        older_instances: Mapping[Family, OlderInstance],
+    ) -> None:
+        """Start without changes; ``request_sync`` queues a sync of all families.
+
+        A family without an ``OlderInstance`` is never left to another process.
+        """
+        self._older_instances = older_instances
         self._proxiers = {proxier.family: proxier for proxier in proxiers}
         self._request_sync = request_sync
         self._changes = {family: ForeignChanges() for family in self._proxiers}
@@ -43,6 +55,7 @@ class ForeignChangeWatch:
             try:
                 for change in monitor.receive(self._seconds_to_poll()):
                     self.record(change)
+                self._take_back_tables()
                 self._request_due_check()
             except KernelError as error:
                 log.warning("%s; until notifications work again, only the audit finds foreign changes", error)
@@ -71,9 +84,15 @@ class ForeignChangeWatch:
         if proxier is None:
             return
         self.counts[change.family] += 1
+        if self.is_left(change.family):
+            self._older_instances[change.family].record(change, is_repeated=True)
+            return
         proxier.plan_check()
-        seconds = self._changes[change.family].add(change, time.monotonic())
-        if seconds:
+        changes, now = self._changes[change.family], time.monotonic()
+        seconds = changes.add(change, now)
+        if self._leave_to(change, is_repeated=changes.delay(now) > 0):
+            self._changes[change.family] = ForeignChanges()
+        elif seconds:
             log.warning(
                 "%s: the table is changed again and again, now by %s: stop this process; knft reads the table back "
                 "in %d s",
@@ -82,9 +101,36 @@ class ForeignChangeWatch:
                 math.ceil(seconds),
             )
 
+    def _leave_to(self, change: ForeignChange, *, is_repeated: bool) -> bool:
+        """Leave the table to the process that changed it, if that is an older version; return whether it is."""
+        older = self._older_instances.get(change.family)
+        if older is None or not older.record(change, is_repeated=is_repeated):
+            return False
+        log.error(
+            "%s: %s, an older version, changes the table again and again: stop one of the two; "
+            "this knft makes no change until that process ends",
+            change.family.value,
+            change.process or "a process of knft",
+        )
+        return True
+
+    def is_left(self, family: Family) -> bool:
+        """Return whether a family's table is left to an older version of knft: syncs and audits skip it."""
+        older = self._older_instances.get(family)
+        return older is not None and older.has_table()
+
+    def _take_back_tables(self) -> None:
+        """Request a full sync of the tables whose older version has ended."""
+        for family, older in self._older_instances.items():
+            if older.take_end():
+                log.warning("%s: the older version of knft has ended; reading the table back", family.value)
+                self._proxiers[family].invalidate(Invalidation(declarations=True))
+                self._request_sync()
+
     def _seconds_to_poll(self) -> float:
         now = time.monotonic()
-        return min(POLL_SECONDS, *(changes.seconds_to_poll(now) for changes in self._changes.values()))
+        longest = OLDER_INSTANCE_POLL_SECONDS if any(map(self.is_left, self._proxiers)) else POLL_SECONDS
+        return min(longest, *(changes.seconds_to_poll(now) for changes in self._changes.values()))
 
     def _request_due_check(self) -> None:
         now = time.monotonic()

@@ -54,11 +54,16 @@ class ManifestKnft:
 
     def sync_after(self, change: Callable[[], None]) -> None:
         """Make a change, and return when both families were synced after it."""
-        before = len(self._syncs())
+        before = len(self.syncs())
         change()
-        wait_until(lambda: len(self._syncs()) >= before + 2, "no sync after a change", self._is_alive)
+        wait_until(lambda: len(self.syncs()) >= before + 2, "no sync after a change", self._is_alive)
 
-    def _syncs(self) -> list[str]:
+    def wait_for_log(self, text: str, count: int = 1) -> None:
+        """Return when the log contains a text so many times."""
+        wait_until(lambda: self.log_text().count(text) >= count, f"not logged: {text}", self._is_alive)
+
+    def syncs(self) -> list[str]:
+        """Return the log lines of all syncs."""
         return [line for line in self.log_text().splitlines() if "elements added" in line]
 
     def _full_syncs(self) -> list[str]:

@@ -16,7 +16,6 @@ from tests.support.lab.links import flush_conntrack
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
 from tests.support.scenario import Scenario
-from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 
@@ -50,9 +49,6 @@ class _Mounted(ManifestKnft):
     def unmount(self) -> None:
         mounts = f"--mount=/proc/{self._process.pid}/ns/mnt"
         self._namespace.run(["nsenter", mounts, "umount", str(self._mount_point)])
-
-    def wait_for_log(self, words: str) -> None:
-        wait_until(lambda: words in self.log_text(), f"the log does not say {words!r}", self._is_alive)
 
 
 class _Manifests:

@@ -18,6 +18,7 @@ from knft.nft.codec.listing import parse_listing
 from knft.render import layout
 from tests.packets.manifest_knft import ManifestKnft, NftMonitor
 from tests.packets.many_clients import HTTP, clients
+from tests.packets.programmed import endpoints, service, tcp_and_udp
 from tests.packets.released_layout import CLUSTER, FAMILIES, PODS, released_program, released_table
 from tests.packets.table_facts import differences, table_facts
 from tests.support.knft_command import knft, write_manifests
@@ -28,12 +29,13 @@ from tests.support.lab.plan import Version
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import OpenConnection, dial_each
-from tests.support.scenario import VERSIONS, address
+from tests.support.scenario import VERSIONS, Scenario, address
 
 STICKY_CLIENTS = 100
 ENDLESS = 10**8
 STICKY, PLAIN, WIDE = "cluster.50", "cluster.51", "cluster.52"
 LOCAL_CLIENT = "local-4"
+ADDED = Scenario("", [service("added", 60, *tcp_and_udp("http", 80)), endpoints("added", *PODS[:2], http=HTTP)], ())
 
 pytestmark = pytest.mark.kernel
 
@@ -189,6 +191,37 @@ def test_released_version_adopts_this_table(adoption: Adoption, tmp_path: Path) 
     adoption.run()
     adoption.check(*program)
     adoption.check()
+
+
+def test_released_version_that_still_runs_keeps_the_table(adoption: Adoption, tmp_path: Path) -> None:
+    """It does not know the instance lock, so this version gives way: both would replace each other's rules forever."""
+    program = released_program(_checkout(tmp_path / "released"))
+    adoption.run()
+    adoption.traffic.check_during(lambda: _run_both(adoption, tmp_path, program))
+    _assert_tables_are_as_new(adoption)
+
+
+def _run_both(adoption: Adoption, folder: Path, program: tuple[str, ...]) -> None:
+    """Run this version and the released one side by side, change an object, and end the released one."""
+    newer = ManifestKnft(adoption.node, adoption.manifests, folder / "newer.log")
+    newer.wait_for_full_syncs()
+    older = ManifestKnft(adoption.node, adoption.manifests, folder / "older.log", program)
+    try:
+        newer.wait_for_log("an older version, changes the table", len(FAMILIES))
+        older.wait_until_idle()
+        before = newer.syncs()
+        older.sync_after(lambda: write_manifests(adoption.manifests, [*CLUSTER.manifests(), *ADDED.manifests()]))
+        older.wait_until_idle()
+        assert newer.syncs() == before
+        for family in FAMILIES:
+            assert "default/added" in adoption.node.run(["nft", "list", "map", family, "knft", "service-ips"]).stdout
+        older.kill()
+        newer.wait_for_log("the older version of knft has ended", len(FAMILIES))
+        newer.wait_until_idle()
+    finally:
+        print(newer.log_text(), older.log_text())  # Shown if the test fails.
+        older.kill()
+        newer.kill()
 
 
 def _checkout(folder: Path) -> Path:

@@ -148,6 +148,17 @@ def test_repeated_foreign_changes_are_checked_with_a_delay(node: MonitoredNode) 
     assert value(node, "knft_check_delay_seconds", V6) == 0
 
 
+@changes_metrics("knft_older_instance")
+def test_table_left_to_an_older_version(node: MonitoredNode) -> None:
+    node.apply_and_sync()
+    change = ForeignChange(Family.IPV6, process="knft (pid 7)", port_id=7)
+    for _ in range(6):
+        assert [value(node, "knft_older_instance", family) for family in Family] == [0, 0]
+        node.daemon.foreign_changes.record(change)
+        assert node.daemon.sync()
+    assert [value(node, "knft_older_instance", family) for family in Family] == [0, 1]
+
+
 @changes_metrics("knft_audit_differences_total")
 def test_audit_differences_are_counted(node: MonitoredNode) -> None:
     node.apply_and_sync(service("web"))
