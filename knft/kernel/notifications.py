@@ -6,11 +6,13 @@ Elements of dynamic sets that packets add and timeouts remove cause none (seen w
 
 import errno
 import math
+import os
 import select
 import socket
 import threading
 import time
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Self
 
 from msgspec import Struct
@@ -26,6 +28,7 @@ BUFFER_BYTES = 16 * 1024 * 1024
 _NETFILTER = 12  # NETLINK_NETFILTER
 _NFTABLES_GROUP = 1 << (7 - 1)  # NFNLGRP_NFTABLES
 _SO_RCVBUFFORCE = 33
+_NETLINK_SOCKETS = Path("/proc/thread-self/net/netlink")
 _READ_BYTES = 64 * 1024  # the kernel's buffers have up to 8 KiB
 
 
@@ -41,8 +44,6 @@ class ForeignChange(Struct, frozen=True):
     """Whether the table was deleted and not created again in the same transaction."""
     process: str = ""
     """The process that made the change, such as ``nft (pid 4711)`` with the host's process id; empty if unknown."""
-    port_id: int = 0
-    """The netlink port id of the socket that made the change; 0 if unknown."""
     overrun: bool = False
     """Whether the kernel dropped notifications because the buffer was full: anything may have changed."""
 
@@ -100,6 +101,15 @@ class ForeignChangeMonitor:
             self._socket.close()
             self._socket = fresh
         self._transaction = _Transaction(self._table)
+
+    def other_listeners(self) -> frozenset[int]:
+        """Return the inode numbers of other sockets that receive nf_tables notifications in this network namespace.
+
+        They belong to any processes, also to those of other containers. Raises KernelError if /proc cannot be read.
+        """
+        with self._lock:
+            own = os.fstat(self._socket.fileno()).st_ino
+        return nftables_listeners() - {own}
 
     def receive(self, timeout_seconds: float) -> tuple[ForeignChange, ...]:
         """Return the changes of the next foreign transaction, one for each family that it touched.
@@ -171,9 +181,9 @@ class _TouchedObjects:
         elif kind == nftables_messages.NEW_TABLE:
             self.table_gone = False
 
-    def change(self, family: Family, process: str, port_id: int) -> ForeignChange:
+    def change(self, family: Family, process: str) -> ForeignChange:
         return ForeignChange(
-            family, _printable_names(self.chains), _printable_names(self.sets), self.table_gone, process, port_id
+            family, _printable_names(self.chains), _printable_names(self.sets), self.table_gone, process
         )
 
 
@@ -195,14 +205,14 @@ class _Transaction:
             if message.port in own_port_ids:
                 continue
             if message.kind == nftables_messages.NEW_GENERATION:
-                changes += self._finish(_process_text(message), message.port)
+                changes += self._finish(_process_text(message))
             elif message.family in FAMILY_OF_NUMBER and message.attributes.startswith(self._attribute):
                 self._touched.setdefault(FAMILY_OF_NUMBER[message.family], _TouchedObjects()).record(message)
         return changes
 
-    def _finish(self, process: str, port_id: int) -> tuple[ForeignChange, ...]:
+    def _finish(self, process: str) -> tuple[ForeignChange, ...]:
         touched, self._touched = self._touched, {}
-        return tuple(found.change(family, process, port_id) for family, found in touched.items())
+        return tuple(found.change(family, process) for family, found in touched.items())
 
 
 def _process_text(generation: nftables_messages.Message) -> str:
@@ -229,6 +239,25 @@ def open_nftables_notifications(program: Iterable[netlink_filter.Instruction]) -
         netlink.close()
         raise _refused(error) from error
     return netlink
+
+
+def nftables_listeners() -> frozenset[int]:
+    """Return the inode numbers of all sockets that receive nf_tables notifications in the calling thread's namespace.
+
+    Raises KernelError if /proc cannot be read.
+    """
+    try:
+        _, *lines = _NETLINK_SOCKETS.read_text(encoding="ascii").splitlines()
+        # Address, protocol, port id, groups, three sizes, dump, references, drops, inode.
+        sockets = [line.split() for line in lines]
+        return frozenset(
+            int(fields[-1])
+            for fields in sockets
+            if int(fields[1]) == _NETFILTER and int(fields[3], 16) & _NFTABLES_GROUP
+        )
+    except (OSError, ValueError, IndexError) as error:
+        msg = f"cannot read {_NETLINK_SOCKETS}: {error}"
+        raise KernelError(msg) from error
 
 
 def _enlarge_buffer(netlink: socket.socket) -> None:

@@ -103,6 +103,13 @@ class MetricsObserver(SyncObserver):
         self._metrics.duration(family.value).observe(seconds)
         self._metrics.full_duration(family.value).observe(seconds)
 
+    def table_left(self, family: Family) -> None:
+        """Reset what describes the rules in force: no sync is queued, and another process is responsible for them."""
+        metrics = self._metrics
+        gauges = (metrics.last_queued, metrics.quarantined, metrics.removal_refused, metrics.repair_failed)
+        for gauge in gauges:
+            gauge(family.value).set(0)
+
 
 def read_scrape_values(
     daemon: Daemon, service_health: ServiceHealth, libnftables_starts: int, dropped_log_lines: int
@@ -116,7 +123,7 @@ def read_scrape_values(
         endpoint_changes_pending=max(each.endpoint_changes_pending for each in tracked),
         foreign_changes={family: daemon.foreign_changes.counts[family] for family in daemon.states},
         check_delays=daemon.foreign_changes.check_delays(),
-        older_instances={family: int(daemon.foreign_changes.is_left(family)) for family in daemon.states},
+        older_versions={family: int(daemon.foreign_changes.is_left(family)) for family in daemon.states},
         audit_differences={family: daemon.audit_differences[family] for family in daemon.states},
         service_ports={family: state.service_port_count() for family, state in daemon.states.items()},
         health_check_services={family: servers.service_count for family, servers in service_health.servers.items()},

@@ -81,6 +81,10 @@ class ProxyHealth(SyncObserver):
             self._failed.add(family)
         self.sync_queued(family)
 
+    def table_left(self, family: Family) -> None:
+        """Count as up to date: another process programs the family, and restarting this one would not help."""
+        self._record_update(family)
+
     def _record_update(self, family: Family) -> None:
         now = self._clock()
         with self._lock:

@@ -265,3 +265,8 @@ class ServiceHealth(SyncObserver):
         if services or addresses != self._addresses[family] or servers.has_failures:
             self._addresses[family] = addresses
             self._thread.call_soon(partial(servers.apply, HealthCheckChanges(services, addresses)))
+
+    def table_left(self, family: Family) -> None:
+        """Close all ports of the family, so that the process that programs it can open them."""
+        self._addresses[family] = frozenset()
+        self._thread.call_soon(partial(self.servers[family].apply, HealthCheckChanges({}, frozenset())))

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from knft.config import Config
 from knft.decide.address_conflicts import address_conflict
 from knft.families import Family
-from knft.kernel.netlink_sockets import is_port_open
 from knft.kernel.ownership import Ownership
 from knft.kernel.process import WorkerProcess
 from knft.kernel.table import KernelTable
@@ -23,7 +22,7 @@ from knft.sync.daemon import AuditTableOpener, Daemon
 from knft.sync.dispatch import Dispatcher
 from knft.sync.node_check import NodeCheck
 from knft.sync.observer import SyncObserver
-from knft.sync.older_instance import OlderInstance
+from knft.sync.older_version import Listeners, OlderVersion
 from knft.sync.proxier import Proxier
 from knft.sync.service_warnings import ServiceWarnings
 from knft.sync.state import ServiceState
@@ -37,12 +36,13 @@ def live_daemon(
     observers: Sequence[SyncObserver] = (),
     *,
     allow_node_mismatch: bool = False,
-    leaves_tables_to_older: bool = False,
+    other_listeners: Listeners | None = None,
 ) -> Daemon:
     """Return a daemon that programs both families in this kernel; raise UnsupportedError without libnftables.
 
     ``allow_node_mismatch`` tells that rules may be removed because of mistakes in the node's settings,
-    ``leaves_tables_to_older`` that an older version of knft, without the instance lock, may take the tables over.
+    ``other_listeners`` is None unless this process holds the instance lock: only then are tables left to processes that
+    do not know it.
     """
     start = datetime.now(UTC)
     ownership = Ownership(library, TABLE, tuple(Family))
@@ -56,7 +56,11 @@ def live_daemon(
         )
         for family in Family
     )
-    older_instances = {family: OlderInstance(markers(family, config)[1], is_port_open) for family in Family}
+    older_versions = (
+        {family: OlderVersion(markers(family, config)[1], other_listeners) for family in Family}
+        if other_listeners is not None
+        else {}
+    )
     return _daemon(
         config,
         proxiers,
@@ -64,7 +68,7 @@ def live_daemon(
         observers,
         is_live=True,
         allow_node_mismatch=allow_node_mismatch,
-        older_instances=older_instances if leaves_tables_to_older else {},
+        older_versions=older_versions,
     )
 
 
@@ -109,7 +113,7 @@ def _daemon(
     *,
     is_live: bool = False,
     allow_node_mismatch: bool = False,
-    older_instances: Mapping[Family, OlderInstance] = MappingProxyType({}),
+    older_versions: Mapping[Family, OlderVersion] = MappingProxyType({}),
 ) -> Daemon:
     states = tuple(proxier.state for proxier in proxiers)
 
@@ -133,6 +137,6 @@ def _daemon(
         observers,
         node_check=NodeCheck(config, dispatcher, proxiers, allow_loss=allow_node_mismatch) if is_live else None,
         service_warnings=warnings,
-        older_instances=older_instances,
+        older_versions=older_versions,
         intervals=intervals,
     )

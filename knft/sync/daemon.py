@@ -24,7 +24,7 @@ from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
 from knft.sync.log_summary import summarize
 from knft.sync.node_check import NodeCheck
 from knft.sync.observer import SyncObserver
-from knft.sync.older_instance import OlderInstance
+from knft.sync.older_version import OlderVersion
 from knft.sync.proxier import STICKY_REMOVAL_INTERVAL_SECONDS, Proxier
 from knft.sync.report import SyncReport
 from knft.sync.service_warnings import ServiceWarnings
@@ -57,15 +57,15 @@ class Daemon:
         *,
         node_check: NodeCheck | None = None,
         service_warnings: ServiceWarnings | None = None,
-        older_instances: Mapping[Family, OlderInstance] = MappingProxyType({}),
+        older_versions: Mapping[Family, OlderVersion] = MappingProxyType({}),
         intervals: Intervals = DEFAULT_INTERVALS,
         clock: Clock | None = None,
     ) -> None:
         """Sync ``proxiers``, whose states the dispatcher updates.
 
         Without ``open_audit_table`` there are no audits, without ``node_check`` no warnings about the node's settings,
-        and without ``service_warnings`` none about Services. A family without an ``older_instances`` entry never leaves
-        its table to an older version of knft.
+        and without ``service_warnings`` none about Services. A family that is not in ``older_versions`` never
+        leaves its table to an older version of knft.
         """
         self._open_audit_table = open_audit_table
         self._observers = observers
@@ -75,11 +75,13 @@ class Daemon:
         self._node_check = node_check
         self._service_warnings = service_warnings
         self._reported_problems: dict[Family, set[str]] = {}
+        self._left_families: set[Family] = set()
+        """The families whose observers know that the table is left to an older version."""
         self._had_full_sync = False
         """Whether there was a full sync since the last garbage collection."""
         self.audit_differences = Counter[Family]()
         self._runner = BoundedFrequencyRunner(self.sync, intervals, clock or MonotonicClock(), random.random)
-        self.foreign_changes = ForeignChangeWatch(proxiers, self._runner.request, older_instances)
+        self.foreign_changes = ForeignChangeWatch(proxiers, self._runner.request, older_versions)
 
     @property
     def states(self) -> dict[Family, ServiceState]:
@@ -176,12 +178,21 @@ class Daemon:
         """
         with _bugs_logged("the check of the node"):
             self._log_node_problems()
-        proxiers = self._own_proxiers()
-        count = len(proxiers)
+        self._report_left_tables()
+        proxiers, all_succeeded = self._own_proxiers(), True
         while True:
-            proxiers = self._sync_families(proxiers)
+            succeeded = self._sync_families(proxiers)
+            all_succeeded &= len(succeeded) == len(proxiers)
+            proxiers = [proxier for proxier in succeeded if not self.foreign_changes.is_left(proxier.family)]
             if all(proxier.is_complete for proxier in proxiers):
-                return len(proxiers) == count
+                return all_succeeded
+
+    def _report_left_tables(self) -> None:
+        """Tell the observers which tables are left to an older version since the last call."""
+        left = {proxier.family for proxier in self._proxiers if self.foreign_changes.is_left(proxier.family)}
+        for family in left - self._left_families:
+            self._notify(lambda observer, family=family: observer.table_left(family))  # type: ignore[misc]
+        self._left_families = left
 
     def _sync_families(self, proxiers: Sequence[Proxier]) -> list[Proxier]:
         """Sync some families; return those whose sync succeeded."""

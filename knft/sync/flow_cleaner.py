@@ -163,6 +163,11 @@ class FlowCleaner(SyncObserver):
             self._families[family].is_failed = True
             self._condition.notify_all()
 
+    def table_left(self, family: Family) -> None:
+        """Record that the rules in force are unknown."""
+        self.sync_started(family)
+        self.sync_failed(family, 0.0)
+
     def run(self, stop: threading.Event) -> None:
         """Run the due passes until ``stop`` is set. Needs its own thread."""
         self._stop = stop

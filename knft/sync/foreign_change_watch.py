@@ -16,7 +16,7 @@ from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
 from knft.memory_errors import exit_if_out_of_memory
 from knft.sync.foreign_changes import ForeignChanges
 from knft.sync.invalidation import Invalidation
-from knft.sync.older_instance import OlderInstance
+from knft.sync.older_version import OlderVersion
 from knft.sync.proxier import Proxier
 
 log = logging.getLogger("knft")
@@ -25,8 +25,8 @@ POLL_SECONDS = 60.0
 """Longest delay until the thread notices that knft stops."""
 REOPEN_SECONDS = 10.0
 """Delay before failed notifications are opened again."""
-OLDER_INSTANCE_POLL_SECONDS = 1.0
-"""How often to look whether an older version, to which a table is left, has ended."""
+OLDER_VERSION_POLL_SECONDS = 1.0
+"""How often to look whether the older version to which a table is left has ended."""
 
 
 class ForeignChangeWatch:
@@ -36,13 +36,13 @@ class ForeignChangeWatch:
         self,
         proxiers: Sequence[Proxier],
         request_sync: Callable[[], None],
-        older_instances: Mapping[Family, OlderInstance],
+        older_versions: Mapping[Family, OlderVersion],
     ) -> None:
         """Start without changes; ``request_sync`` queues a sync of all families.
 
-        A family without an ``OlderInstance`` is never left to another process.
+        A family without an ``OlderVersion`` is never left to another process.
         """
-        self._older_instances = older_instances
+        self._older_versions = older_versions
         self._proxiers = {proxier.family: proxier for proxier in proxiers}
         self._request_sync = request_sync
         self._changes = {family: ForeignChanges() for family in self._proxiers}
@@ -52,10 +52,10 @@ class ForeignChangeWatch:
     def run(self, monitor: ForeignChangeMonitor, stop: threading.Event) -> None:
         """Record changes and request checks until ``stop`` is set. Needs its own thread."""
         while not stop.is_set():
+            self._take_back_tables()
             try:
                 for change in monitor.receive(self._seconds_to_poll()):
                     self.record(change)
-                self._take_back_tables()
                 self._request_due_check()
             except KernelError as error:
                 log.warning("%s; until notifications work again, only the audit finds foreign changes", error)
@@ -68,6 +68,7 @@ class ForeignChangeWatch:
     def _reopen(self, monitor: ForeignChangeMonitor, stop: threading.Event) -> None:
         """Reopen the notifications, with retries. A full sync repairs changes that were missed meanwhile."""
         while not stop.wait(REOPEN_SECONDS):
+            self._take_back_tables()
             try:
                 monitor.reopen()
             except KernelError as error:
@@ -85,14 +86,14 @@ class ForeignChangeWatch:
             return
         self.counts[change.family] += 1
         if self.is_left(change.family):
-            self._older_instances[change.family].record(change, is_repeated=True)
+            return
+        if self._leaves_table(change):
+            self._changes[change.family] = ForeignChanges()
+            self._request_sync()  # Which skips the table, and tells the observers that it is left.
             return
         proxier.plan_check()
-        changes, now = self._changes[change.family], time.monotonic()
-        seconds = changes.add(change, now)
-        if self._leave_to(change, is_repeated=changes.delay(now) > 0):
-            self._changes[change.family] = ForeignChanges()
-        elif seconds:
+        seconds = self._changes[change.family].add(change, time.monotonic())
+        if seconds:
             log.warning(
                 "%s: the table is changed again and again, now by %s: stop this process; knft reads the table back "
                 "in %d s",
@@ -101,35 +102,46 @@ class ForeignChangeWatch:
                 math.ceil(seconds),
             )
 
-    def _leave_to(self, change: ForeignChange, *, is_repeated: bool) -> bool:
-        """Leave the table to the process that changed it, if that is an older version; return whether it is."""
-        older = self._older_instances.get(change.family)
-        if older is None or not older.record(change, is_repeated=is_repeated):
+    def _leaves_table(self, change: ForeignChange) -> bool:
+        """Return whether the table is left, from this change on, to the older version that has made it."""
+        older = self._older_versions.get(change.family)
+        try:
+            if older is None or not older.record(change, time.monotonic()):
+                return False
+        except KernelError as error:
+            log.debug("%s: %s", change.family.value, error)
             return False
         log.error(
-            "%s: %s, an older version, changes the table again and again: stop one of the two; "
-            "this knft makes no change until that process ends",
+            "%s: %s does not hold the instance lock and changes the table again and again: stop one of the two; "
+            "until it ends, this knft does not change the table",
             change.family.value,
-            change.process or "a process of knft",
+            change.process or "another knft process",
         )
         return True
 
     def is_left(self, family: Family) -> bool:
         """Return whether a family's table is left to an older version of knft: syncs and audits skip it."""
-        older = self._older_instances.get(family)
+        older = self._older_versions.get(family)
         return older is not None and older.has_table()
 
     def _take_back_tables(self) -> None:
         """Request a full sync of the tables whose older version has ended."""
-        for family, older in self._older_instances.items():
-            if older.take_end():
-                log.warning("%s: the older version of knft has ended; reading the table back", family.value)
-                self._proxiers[family].invalidate(Invalidation(declarations=True))
-                self._request_sync()
+        for family, older in self._older_versions.items():
+            try:
+                if not older.has_ended(time.monotonic()):
+                    continue
+            except KernelError as error:
+                log.debug("%s: %s", family.value, error)
+                continue
+            log.warning("%s: the other knft process has ended; reading the table back", family.value)
+            # Before take_back, so that the next sync is a full one.
+            self._proxiers[family].invalidate(Invalidation(declarations=True))
+            older.take_back()
+            self._request_sync()
 
     def _seconds_to_poll(self) -> float:
         now = time.monotonic()
-        longest = OLDER_INSTANCE_POLL_SECONDS if any(map(self.is_left, self._proxiers)) else POLL_SECONDS
+        longest = OLDER_VERSION_POLL_SECONDS if any(map(self.is_left, self._proxiers)) else POLL_SECONDS
         return min(longest, *(changes.seconds_to_poll(now) for changes in self._changes.values()))
 
     def _request_due_check(self) -> None:
@@ -146,6 +158,8 @@ class ForeignChangeWatch:
 
     def finish_check(self, family: Family) -> None:
         """Record the end of a sync, which may have been a check."""
+        if family in self._older_versions:
+            self._older_versions[family].finish_sync()
         self._changes[family].finish_check(time.monotonic())
 
     def check_delays(self) -> dict[Family, float]:

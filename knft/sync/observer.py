@@ -32,3 +32,9 @@ class SyncObserver:
 
     def sync_failed(self, family: Family, seconds: float) -> None:
         """Handle a failed sync, which took ``seconds``; the Daemon retries it."""
+
+    def table_left(self, family: Family) -> None:
+        """Handle that the table is left to an older version of knft.
+
+        No sync of the family follows, and its rules are unknown, until that version has ended.
+        """

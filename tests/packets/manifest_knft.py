@@ -84,12 +84,22 @@ class NftMonitor:
         """Start nft, and return when it reports changes."""
         with self._file.open("w") as file:
             self._process = self._namespace.popen(["nft", "monitor"], stdout=file, stderr=subprocess.STDOUT)
-        wait_until(lambda: self._reports("begin"), "nft monitor reports nothing")
+        # nft reads all tables first, and begins again if one has changed meanwhile, as this condition does.
+        try:
+            wait_until(lambda: self._reports("begin"), "nft monitor reports nothing", interval=0.02, growth=2)
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         """End nft when it has reported all changes of the block."""
-        wait_until(lambda: self._reports("end"), "nft monitor has stopped reporting")
+        try:
+            wait_until(lambda: self._reports("end"), "nft monitor has stopped reporting")
+        finally:
+            self._end()
+
+    def _end(self) -> None:
         self._process.kill()
         self._process.wait()
 

@@ -194,34 +194,36 @@ def test_released_version_adopts_this_table(adoption: Adoption, tmp_path: Path) 
 
 
 def test_released_version_that_still_runs_keeps_the_table(adoption: Adoption, tmp_path: Path) -> None:
-    """It does not know the instance lock, so this version gives way: both would replace each other's rules forever."""
-    program = released_program(_checkout(tmp_path / "released"))
-    adoption.run()
-    adoption.traffic.check_during(lambda: _run_both(adoption, tmp_path, program))
-    _assert_tables_are_as_new(adoption)
+    """It does not know the instance lock. Without an end, both would replace each other's rules.
 
-
-def _run_both(adoption: Adoption, folder: Path, program: tuple[str, ...]) -> None:
-    """Run this version and the released one side by side, change an object, and end the released one."""
-    newer = ManifestKnft(adoption.node, adoption.manifests, folder / "newer.log")
+    Until the table is left, their transactions may meet, and a connection may be refused; afterwards none is lost.
+    """
+    newer = ManifestKnft(adoption.node, adoption.manifests, tmp_path / "newer.log")
     newer.wait_for_full_syncs()
-    older = ManifestKnft(adoption.node, adoption.manifests, folder / "older.log", program)
+    program = released_program(_checkout(tmp_path / "released"))
+    older = ManifestKnft(adoption.node, adoption.manifests, tmp_path / "older.log", program)
     try:
-        newer.wait_for_log("an older version, changes the table", len(FAMILIES))
+        newer.wait_for_log("does not hold the instance lock", len(FAMILIES))
         older.wait_until_idle()
-        before = newer.syncs()
-        older.sync_after(lambda: write_manifests(adoption.manifests, [*CLUSTER.manifests(), *ADDED.manifests()]))
-        older.wait_until_idle()
-        assert newer.syncs() == before
-        for family in FAMILIES:
-            assert "default/added" in adoption.node.run(["nft", "list", "map", family, "knft", "service-ips"]).stdout
-        older.kill()
-        newer.wait_for_log("the older version of knft has ended", len(FAMILIES))
-        newer.wait_until_idle()
+        adoption.traffic.check_during(lambda: _change_and_end_older(adoption, newer, older))
     finally:
         print(newer.log_text(), older.log_text())  # Shown if the test fails.
         older.kill()
         newer.kill()
+    _assert_tables_are_as_new(adoption)
+
+
+def _change_and_end_older(adoption: Adoption, newer: ManifestKnft, older: ManifestKnft) -> None:
+    """Add a Service, which only the older version programs, and end that version."""
+    before = newer.syncs()
+    older.sync_after(lambda: write_manifests(adoption.manifests, [*CLUSTER.manifests(), *ADDED.manifests()]))
+    older.wait_until_idle()
+    assert newer.syncs() == before
+    for family in FAMILIES:
+        assert "default/added" in adoption.node.run(["nft", "list", "map", family, "knft", "service-ips"]).stdout
+    older.kill()
+    newer.wait_for_log("the other knft process has ended", len(FAMILIES))
+    newer.wait_until_idle()
 
 
 def _checkout(folder: Path) -> Path:

@@ -17,7 +17,7 @@ from knft.runner.bounded import Intervals
 from knft.serve.monitoring import Monitoring
 from knft.serve.proxy_health import ProxyHealth
 from knft.sync.daemon import Daemon
-from knft.sync.older_instance import OlderInstance
+from knft.sync.older_version import OlderVersion
 from tests.serve.fake_timestamps import FakeTimestamps
 from tests.serve.http_client import TIMEOUT_SECONDS, HttpResponse, http_request
 from tests.support.fake_clock import FakeClock
@@ -62,7 +62,7 @@ class MonitoredNode(KernelHarness):
             self.dispatcher,
             self._auditor,
             self.monitoring.observers,
-            older_instances={family: OlderInstance("rules-00000001", lambda _: True) for family in Family},
+            older_versions={family: OlderVersion("rules-00000001", lambda: frozenset({7})) for family in Family},
             intervals=Intervals(0, 0.02, 3600),
         )
         self.dropped_log_lines = 0

@@ -16,6 +16,7 @@ from knft.families import Family
 from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
 from knft.render.names import TABLE
 from knft.sync.flow_cleaner import FlowCleaner
+from knft.sync.older_version import CHANGES_BEFORE_LEAVING
 from tests.serve.metric_values import changes_metrics, value
 from tests.serve.node import HEALTH, METRICS, MonitoredNode, wait_until
 from tests.support.conntrack_entries import Entry, add_entries
@@ -148,15 +149,17 @@ def test_repeated_foreign_changes_are_checked_with_a_delay(node: MonitoredNode) 
     assert value(node, "knft_check_delay_seconds", V6) == 0
 
 
-@changes_metrics("knft_older_instance")
+@changes_metrics("knft_table_left")
 def test_table_left_to_an_older_version(node: MonitoredNode) -> None:
     node.apply_and_sync()
-    change = ForeignChange(Family.IPV6, process="knft (pid 7)", port_id=7)
-    for _ in range(6):
-        assert [value(node, "knft_older_instance", family) for family in Family] == [0, 0]
+    change = ForeignChange(Family.IPV6, process="knft (pid 7)")
+    for _ in range(CHANGES_BEFORE_LEAVING):
+        assert [value(node, "knft_table_left", family) for family in Family] == [0, 0]
+        node.monitoring.metrics.syncs.repair_failed(Family.IPV6.value).set(1)
         node.daemon.foreign_changes.record(change)
         assert node.daemon.sync()
-    assert [value(node, "knft_older_instance", family) for family in Family] == [0, 1]
+    assert value(node, "knft_repair_failed", V6) == 0
+    assert [value(node, "knft_table_left", family) for family in Family] == [0, 1]
 
 
 @changes_metrics("knft_audit_differences_total")

@@ -159,6 +159,21 @@ def test_first_sync_that_never_succeeds_is_late() -> None:
     health.expect(livez=503, healthz=503)
 
 
+def test_family_whose_table_is_left_to_another_process_is_healthy() -> None:
+    """A restart would not help, and the node is served."""
+    health = _Health()
+    health.updated(V4, V6)
+    health.health.sync_started(V4)
+    health.health.sync_failed(V4, 0.1)
+    health.clock.pass_time(TIMEOUT)
+    health.expect(livez=503, healthz=503)
+    health.health.table_left(V4)
+    health.expect(livez=200, healthz=200)
+    health.queued(V4)
+    health.clock.pass_time(TIMEOUT)
+    health.expect(livez=503, healthz=503)
+
+
 def test_wall_clock_jump_makes_nothing_late() -> None:
     health = _Health()
     health.updated(V4)

@@ -368,3 +368,16 @@ def test_sync_reads_only_changed_services(node: MonitoredNode, monkeypatch: pyte
     assert applied == []
     node.apply_and_sync(*slices("s7", [1], local=[1]))
     assert applied == [[("default", "s7")]] * 2
+
+
+def test_left_table_closes_the_ports_until_the_next_sync(node: MonitoredNode) -> None:
+    """The process that programs the family can open them; this one does not know the local endpoints."""
+    node.apply_and_sync(load_balancer_service("web", PORT), *slices("web", [11], local=[11]))
+    wait_until(lambda: not refuses_connections(LOOPBACK, PORT))
+    for observer in node.monitoring.observers:
+        observer.table_left(Family.IPV4)
+    wait_until(lambda: refuses_connections(LOOPBACK, PORT))
+    assert not refuses_connections("::1", PORT)
+    node.apply_and_sync()
+    wait_until(lambda: not refuses_connections(LOOPBACK, PORT))
+    _expect(PORT, "web", 1)

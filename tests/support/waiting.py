@@ -14,13 +14,16 @@ def wait_until(
     *,
     timeout: float = TIMEOUT,
     interval: float = 0.005,
+    growth: float = 1.0,
 ) -> None:
     """Return once the condition holds; fail with the message after ``timeout`` seconds.
 
     ``check`` is called every ``interval`` seconds while the condition does not hold. It raises if waiting is useless.
+    The interval grows by a factor each time: a condition that changes something may keep others from ending.
     """
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, message
         check()
         time.sleep(interval)
+        interval *= growth

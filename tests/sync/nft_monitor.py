@@ -34,7 +34,9 @@ class NftMonitor:
         with self._output.open("w") as output:
             self._process = self._namespace.popen(["nft", "monitor"], stdout=output, stderr=subprocess.STDOUT)
         try:
-            wait_until(self._reports_a_new_table, "nft monitor reports nothing", self._check_running)
+            # nft reads all tables first, and begins again if one has changed meanwhile, as this condition does.
+            message = "nft monitor reports nothing"
+            wait_until(self._reports_a_new_table, message, self._check_running, interval=0.02, growth=2)
         except BaseException:
             self.__exit__()
             raise

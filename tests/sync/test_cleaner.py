@@ -205,13 +205,17 @@ def test_flows_to_endpoint_of_running_sync_are_kept(
     assert listed_entries(4) == {new}
 
 
-def test_no_deletion_between_failed_and_successful_sync(recording_cleaner: RecordingCleaner) -> None:
-    """A failed sync may have changed some rules, so the valid endpoints are unknown."""
+@pytest.mark.parametrize("is_left", [False, True])
+def test_no_deletion_between_failed_and_successful_sync(recording_cleaner: RecordingCleaner, *, is_left: bool) -> None:
+    """A failed sync may have changed some rules, so the valid endpoints are unknown; so may an older version."""
     flow = Entry("UDP", next(client_endpoints(4)), (VIPS[4][0], 8000), ("10.244.2.77", 8080))
     add_entries([flow])
     recording_cleaner.sync()
-    recording_cleaner.cleaner.sync_started(Family.IPV4)
-    recording_cleaner.cleaner.sync_failed(Family.IPV4, 0.1)
+    if is_left:
+        recording_cleaner.cleaner.table_left(Family.IPV4)
+    else:
+        recording_cleaner.cleaner.sync_started(Family.IPV4)
+        recording_cleaner.cleaner.sync_failed(Family.IPV4, 0.1)
     assert recording_cleaner.cleaner.run_pass(Family.IPV4) == 0
     assert recording_cleaner.run_passes() == 0
     assert listed_entries(4) == {flow}
