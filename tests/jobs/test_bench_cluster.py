@@ -173,6 +173,21 @@ def test_connection_that_the_client_gave_up_is_not_mistaken_for_the_next() -> No
             assert connections.endpoint(address(5), TARGET_PORT + 1, 30.0) is None
 
 
+@pytest.mark.kernel
+def test_connection_with_a_translated_port_is_recognized() -> None:
+    """The kernel translates the port of a client if another entry of conntrack already has it."""
+    with closing(Namespace.create("endpoints")) as namespace:
+        with netlink(namespace) as link:
+            link.up("lo")
+            link.add_local_networks(ENDPOINT_NETWORKS)
+        rules = f"tcp dport {TARGET_PORT} snat to 10.128.0.1:40000-40100"
+        chain = "add chain ip x c { type nat hook postrouting priority 100; }"
+        namespace.run(["nft", "-f", "-"], stdin=f"add table ip x\n{chain}\nadd rule ip x c {rules}")
+        with Connections(namespace, namespace) as connections:
+            assert connections.endpoint(address(5), TARGET_PORT, 30.0) == 5
+            assert len(connections.dial([(address(6), TARGET_PORT)])) == 1
+
+
 @pytest.mark.parametrize("numbers", [[2688], [2688, 2689, 2700], [5, 70000]])
 def test_search_finds_all_addresses(numbers: list[int]) -> None:
     """2688 is 10.128.10.128, whose halves are equal."""

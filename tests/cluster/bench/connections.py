@@ -5,6 +5,7 @@ import socket
 import struct
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from ipaddress import IPv4Address
 from typing import Self
 
@@ -12,6 +13,7 @@ from tests.cluster.churn.numbered_endpoints import FIRST, TARGET_PORT
 from tests.support.lab.namespace import Namespace
 
 _TIMEOUT = 60.0
+_NUMBER_BYTES = 8
 # Closing resets the connection: no TIME_WAIT on either side.
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -22,6 +24,7 @@ class Connections:
     def __init__(self, client: Namespace, server: Namespace) -> None:
         """Open nothing yet."""
         self._client, self._server = client, server
+        self._sent = 0
 
     def __enter__(self) -> Self:
         """Listen."""
@@ -62,10 +65,17 @@ class Connections:
             return seconds
 
     def _accept(self, dialling: socket.socket) -> int:
-        """Accept a connection, and those before it that the client has given up."""
+        """Accept a connection, and those before it that the client has given up.
+
+        A number that the client sends identifies it. Its port does not: the kernel translates it if an entry of
+        conntrack with the same endpoint already has it, also one of a closed connection.
+        """
+        self._sent += 1
+        number = self._sent.to_bytes(_NUMBER_BYTES, "big")
+        dialling.send(number)
         while True:
-            # The client's address is not translated, because it is in the cluster CIDR.
-            accepted, client = self._listening.accept()
-            with accepted:
-                if client == dialling.getsockname():
+            accepted, _ = self._listening.accept()
+            with accepted, suppress(OSError):
+                accepted.settimeout(_TIMEOUT)
+                if accepted.recv(_NUMBER_BYTES) == number:
                     return int(IPv4Address(accepted.getsockname()[0])) - FIRST
