@@ -106,3 +106,30 @@ def test_forced_cleanup_removes_the_tables_with_a_warning(daemon: KnftRun) -> No
     assert done.stdout == "table ip knft: removed\ntable ip6 knft: removed\n"
     assert done.stderr.endswith("; it will create the tables again\n")
     daemon.wait_until(lambda: daemon.has_cluster_ip(1))
+
+
+_RUN_UNTIL_THE_DAEMON = """
+import os, sys
+from contextlib import nullcontext
+from knft.app import run
+from knft.cli.main import main
+
+def print_and_exit(*_, other_listeners, **__):
+    print("leaves tables:", other_listeners is not None, flush=True)
+    os._exit(0)
+
+run.live_daemon = print_and_exit
+if sys.argv.pop(1) == "without":
+    run.take_instance_lock = lambda wait: nullcontext()
+main()
+"""
+
+
+@pytest.mark.parametrize("lock", ["with", "without"])
+def test_only_a_process_with_the_lock_leaves_tables_to_an_older_version(lock: str, tmp_path: Path) -> None:
+    """Without the lock, which not every kernel has, the other process may leave the table, too."""
+    namespace = Namespace.create("lock")
+    script = [sys.executable, "-P", "-c", _RUN_UNTIL_THE_DAEMON, lock]
+    done = namespace.run([*script, "run", "--manifests", str(tmp_path), *NODE_FLAG])
+    assert done.stdout == f"leaves tables: {lock == 'with'}\n"
+    namespace.close()
