@@ -19,8 +19,8 @@ CHANGES_BEFORE_LEAVING = 5
 """After how many changes, each of them after a sync of this process, the table is left."""
 MEMORY_SECONDS = 600.0
 """How long a change counts. So a process that continues after the table was taken back gets it at its next change."""
-MAX_LEFT_SECONDS = 60.0
-"""The longest time for which a table is left without looking for the end of the process."""
+MIN_LEFT_SECONDS, MAX_LEFT_SECONDS = 1.0, 60.0
+"""How long a table is left before this process looks for the end of the other; the time doubles if it was wrong."""
 
 Listeners = Callable[[], frozenset[int]]
 """Returns the identities of the sockets through which other processes receive notifications of nf_tables."""
@@ -46,8 +46,7 @@ class OlderVersion:
         self._has_synced = False
         """Whether there was a sync since the last change."""
         self._left_at = -math.inf
-        self._left_seconds = 0.5
-        """How long the table is left at least; doubles if it must be left again soon."""
+        self._left_seconds = MIN_LEFT_SECONDS
 
     def has_table(self) -> bool:
         """Return whether the table is left to an older version."""
@@ -73,7 +72,7 @@ class OlderVersion:
                 return False
             self._listeners = self._other_listeners()
             is_soon = now - self._left_at < MEMORY_SECONDS
-            self._left_seconds = min(2 * self._left_seconds, MAX_LEFT_SECONDS) if is_soon else 1.0
+            self._left_seconds = min(2 * self._left_seconds, MAX_LEFT_SECONDS) if is_soon else MIN_LEFT_SECONDS
             self._left_at = now
             return bool(self._listeners)
 

@@ -4,17 +4,21 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import pytest
+from msgspec import structs
 
 from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.notifications import ForeignChange
 from knft.sync.daemon import Daemon
-from knft.sync.foreign_change_watch import OLDER_VERSION_POLL_SECONDS, POLL_SECONDS
+from knft.sync.foreign_change_watch import OLDER_VERSION_POLL_SECONDS, POLL_SECONDS, ForeignChangeWatch
 from knft.sync.observer import SyncObserver
 from knft.sync.older_version import CHANGES_BEFORE_LEAVING, OlderVersion
-from tests.support.kernel_harness import service, slices
+from knft.sync.proxier import Proxier
+from knft.sync.state import ServiceState
+from tests.support.kernel_harness import CONFIG, service, slices
 from tests.support.memory_table import MemoryTable
 from tests.sync.memory_harness import MemoryHarness
 
@@ -66,7 +70,7 @@ class Node:
         self.audits += 1
         yield self.harness.table
 
-    def receive(self, *changes: ForeignChange | Exception) -> list[float]:
+    def receive(self, *changes: ForeignChange) -> list[float]:
         """Let the daemon receive these changes, then none; return how long it wanted to wait each time."""
         stop, waits, pending = threading.Event(), list[float](), list(changes)
 
@@ -76,13 +80,7 @@ class Node:
                 if not pending:
                     stop.set()
                     return ()
-                change = pending.pop(0)
-                if isinstance(change, Exception):
-                    raise change
-                return (change,)
-
-            def reopen(self) -> None:
-                stop.set()
+                return (pending.pop(0),)
 
         self.daemon.foreign_changes.run(Monitor(), stop)  # type: ignore[arg-type]
         return waits
@@ -90,19 +88,24 @@ class Node:
     def leave_table(self) -> None:
         """Let the older version change the table after each sync."""
         for _ in range(CHANGES_BEFORE_LEAVING):
-            assert not self.is_left
+            assert not self.is_left()
             self.receive(OTHER_RULES)
             assert self.daemon.sync()
-        assert self.is_left
+        assert self.is_left()
 
-    @property
     def is_left(self) -> bool:
         return self.daemon.foreign_changes.is_left(Family.IPV4)
 
-    def end_older_version(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end_older_version(self) -> None:
+        """End it, long after the table was left."""
         self.listeners = frozenset()
-        monkeypatch.setattr("knft.sync.older_version.MAX_LEFT_SECONDS", 0.0)
         self.daemon.foreign_changes._older_versions[Family.IPV4]._left_at -= 3600
+
+    def count_requests(self, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+        """Return a list that gets an item for each sync that is requested."""
+        requests: list[None] = []
+        monkeypatch.setattr(self.daemon.foreign_changes, "_request_sync", lambda: requests.append(None))
+        return requests
 
 
 @pytest.fixture
@@ -118,7 +121,7 @@ def test_table_is_left_and_taken_back(
     assert node.calls.names[-1] == "left"
     commits, calls = len(node.harness.table.transactions), len(node.calls.names)
     node.harness.apply(*slices("web", [1, 2]))
-    node.daemon.release_removals()
+    node.daemon._queue_sync()
     assert node.daemon.sync()
     assert node.daemon.audit()
     assert (len(node.harness.table.transactions), len(node.calls.names), node.audits) == (commits, calls, 0)
@@ -126,10 +129,12 @@ def test_table_is_left_and_taken_back(
     assert node.daemon.foreign_changes.check_delays() == {Family.IPV4: 0.0}
 
     node.harness.table.chains.pop("services")
-    node.end_older_version(monkeypatch)
+    node.end_older_version()
     caplog.clear()
+    requests = node.count_requests(monkeypatch)
     assert node.receive() == [POLL_SECONDS]
     assert caplog.messages == ["IPv4: the other knft process has ended; reading the table back"]
+    assert len(requests) == 1
     assert node.daemon.sync()
     assert node.harness.differences() == []
     assert node.daemon.audit()
@@ -156,24 +161,75 @@ def test_running_sync_makes_no_further_change_after_the_table_is_left(node: Node
     for name in names:
         node.harness.apply(*slices(name, range(600)))
     assert node.daemon.sync()
-    assert node.is_left
+    assert node.is_left()
     assert node.calls.names.count("started") == started + 1
     assert not node.harness.proxier.is_complete
 
 
-def test_end_is_noticed_without_notifications(
-    node: Node, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sync_is_requested_when_the_table_is_left(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It tells the observers."""
+    for _ in range(CHANGES_BEFORE_LEAVING - 1):
+        node.daemon.foreign_changes.record(OTHER_RULES)
+        assert node.daemon.sync()
+    requests = node.count_requests(monkeypatch)
+    node.daemon.foreign_changes.record(OTHER_RULES)
+    assert len(requests) == 1
+
+
+def test_end_is_noticed_while_notifications_fail(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("knft.sync.foreign_change_watch.REOPEN_SECONDS", 0.0)
     node.leave_table()
-    node.end_older_version(monkeypatch)
-    caplog.clear()
-    node.receive(KernelError("no notifications"))
-    assert caplog.messages[0] == "IPv4: the other knft process has ended; reading the table back"
-    assert not node.is_left
+    stop = threading.Event()
+
+    class Failing:
+        """Cannot be reopened until the table was taken back."""
+
+        def receive(self, _seconds: float) -> tuple[ForeignChange, ...]:
+            node.end_older_version()
+            msg = "no notifications"
+            raise KernelError(msg)
+
+        def reopen(self) -> None:
+            if node.is_left():
+                msg = "refused for the test"
+                raise KernelError(msg)
+            stop.set()
+
+    node.daemon.foreign_changes.run(Failing(), stop)  # type: ignore[arg-type]
+    assert not node.is_left()
 
 
-def test_unreadable_listeners_leave_everything_as_it_is(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [None, KernelError("refused for the test")])
+def test_each_family_is_taken_back_alone(node: Node, error: KernelError | None) -> None:
+    """The table of IPv4 stays left, because its older version runs, or because that is unknown."""
+    state = ServiceState(Family.IPV6, CONFIG.node_name, datetime(2026, 1, 1, tzinfo=UTC))
+    proxier6 = Proxier(Family.IPV6, CONFIG, state, MemoryTable(Family.IPV6), lambda: 0.0)
+    listeners: dict[Family, frozenset[int]] = {family: frozenset({7}) for family in Family}
+
+    def listeners4() -> frozenset[int]:
+        if not listeners[Family.IPV4] and error is not None:
+            raise error
+        return frozenset({7})
+
+    older = {
+        Family.IPV4: OlderVersion("rules-00000001", listeners4),
+        Family.IPV6: OlderVersion("rules-00000001", lambda: listeners[Family.IPV6]),
+    }
+    watch = ForeignChangeWatch((node.harness.proxier, proxier6), lambda: None, older)
+    for family in Family:
+        for _ in range(CHANGES_BEFORE_LEAVING):
+            watch.finish_check(family)
+            watch.record(structs.replace(OTHER_RULES, family=family))
+        assert watch.is_left(family)
+        older[family]._left_at -= 3600
+        listeners[family] = frozenset()
+    watch._take_back_tables()
+    assert [watch.is_left(family) for family in Family] == [True, False]
+
+
+def test_unreadable_listeners_leave_everything_as_it_is(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     node.leave_table()
 
     def fail() -> frozenset[int]:
@@ -184,7 +240,10 @@ def test_unreadable_listeners_leave_everything_as_it_is(node: Node, monkeypatch:
     monkeypatch.setattr(older, "_other_listeners", fail)
     older._left_at -= 3600
     assert node.receive() == [OLDER_VERSION_POLL_SECONDS]
-    assert node.is_left
+    assert node.is_left()
     older.take_back()
     node.receive(OTHER_RULES)
-    assert not node.is_left
+    assert not node.is_left()
+    caplog.clear()
+    assert node.daemon.sync()
+    assert caplog.messages[0] == "IPv4: knft (pid 7) changed the table: rules-00000002; reading the table back"
