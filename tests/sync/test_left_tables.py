@@ -12,6 +12,7 @@ from msgspec import structs
 from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.notifications import ForeignChange
+from knft.nft.objects import Chain
 from knft.sync.daemon import Daemon
 from knft.sync.foreign_change_watch import OLDER_VERSION_POLL_SECONDS, POLL_SECONDS, ForeignChangeWatch
 from knft.sync.observer import SyncObserver
@@ -128,7 +129,7 @@ def test_table_is_left_and_taken_back(
     assert node.receive(OTHER_RULES) == [OLDER_VERSION_POLL_SECONDS] * 2
     assert node.daemon.foreign_changes.check_delays() == {Family.IPV4: 0.0}
 
-    node.harness.table.chains.pop("services")
+    node.harness.table.chains["services"] = Chain("services")
     node.end_older_version()
     caplog.clear()
     requests = node.count_requests(monkeypatch)
@@ -242,6 +243,7 @@ def test_unreadable_listeners_leave_everything_as_it_is(
     assert node.receive() == [OLDER_VERSION_POLL_SECONDS]
     assert node.is_left()
     older.take_back()
+    older.finish_sync()
     node.receive(OTHER_RULES)
     assert not node.is_left()
     caplog.clear()
