@@ -197,7 +197,7 @@ def _run_until_stopped(
         library,
         observers,
         allow_node_mismatch=options.allow_node_mismatch,
-        other_listeners=foreign_changes.other_listeners if has_lock else None,
+        other_subscribers=foreign_changes.other_subscribers if has_lock else None,
     )
     daemon.update_local_addresses(local_addresses())
     monitoring.register_counters(daemon, library, lambda: log_writer.dropped_lines)

@@ -102,14 +102,14 @@ class ForeignChangeMonitor:
             self._socket = fresh
         self._transaction = _Transaction(self._table)
 
-    def other_listeners(self) -> frozenset[int]:
+    def other_subscribers(self) -> frozenset[int]:
         """Return the inode numbers of other sockets that receive nf_tables notifications in this network namespace.
 
         They belong to any processes, also to those of other containers. Raises KernelError if /proc cannot be read.
         """
         with self._lock:
             own = os.fstat(self._socket.fileno()).st_ino
-        return nftables_listeners() - {own}
+        return nftables_subscribers() - {own}
 
     def receive(self, timeout_seconds: float) -> tuple[ForeignChange, ...]:
         """Return the changes of the next foreign transaction, one for each family that it touched.
@@ -241,7 +241,7 @@ def open_nftables_notifications(program: Iterable[netlink_filter.Instruction]) -
     return netlink
 
 
-def nftables_listeners() -> frozenset[int]:
+def nftables_subscribers() -> frozenset[int]:
     """Return the inode numbers of all sockets that receive nf_tables notifications in the calling thread's namespace.
 
     Raises KernelError if /proc cannot be read.

@@ -277,7 +277,7 @@ _FAMILY_METRICS: tuple[tuple[_Kind, str, str, Callable[[ScrapeValues], Mapping[F
      lambda values: values.foreign_changes),
     (GaugeMetricFamily, "knft_check_delay_seconds", "Delay of the check after a change by another program",
      lambda values: values.check_delays),
-    (GaugeMetricFamily, "knft_table_left", "1 while the table is left to an older version of knft that runs",
+    (GaugeMetricFamily, "knft_table_left_to_older_version", "1 while the table is left to an older version",
      lambda values: values.older_versions),
     (CounterMetricFamily, "knft_audit_differences_total", "Elements and chains that an audit found changed",
      lambda values: values.audit_differences),

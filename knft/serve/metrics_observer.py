@@ -104,7 +104,7 @@ class MetricsObserver(SyncObserver):
         self._metrics.full_duration(family.value).observe(seconds)
 
     def table_left(self, family: Family) -> None:
-        """Reset what describes the rules in force: no sync is queued, and another process is responsible for them."""
+        """Reset what alerts of syncs depend on: no sync is queued, and another process is responsible for the rules."""
         metrics = self._metrics
         gauges = (metrics.last_queued, metrics.quarantined, metrics.removal_refused, metrics.repair_failed)
         for gauge in gauges:

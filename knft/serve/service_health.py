@@ -268,5 +268,6 @@ class ServiceHealth(SyncObserver):
 
     def table_left(self, family: Family) -> None:
         """Close all ports of the family, so that the process that programs it can open them."""
-        self._addresses[family] = frozenset()
-        self._thread.call_soon(partial(self.servers[family].apply, HealthCheckChanges({}, frozenset())))
+        if self._addresses[family]:
+            self._addresses[family] = frozenset()
+            self._thread.call_soon(partial(self.servers[family].apply, HealthCheckChanges({}, frozenset())))

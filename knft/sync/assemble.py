@@ -22,7 +22,7 @@ from knft.sync.daemon import AuditTableOpener, Daemon
 from knft.sync.dispatch import Dispatcher
 from knft.sync.node_check import NodeCheck
 from knft.sync.observer import SyncObserver
-from knft.sync.older_version import Listeners, OlderVersion
+from knft.sync.older_version import OlderVersion, Subscribers
 from knft.sync.proxier import Proxier
 from knft.sync.service_warnings import ServiceWarnings
 from knft.sync.state import ServiceState
@@ -36,13 +36,13 @@ def live_daemon(
     observers: Sequence[SyncObserver] = (),
     *,
     allow_node_mismatch: bool = False,
-    other_listeners: Listeners | None = None,
+    other_subscribers: Subscribers | None = None,
 ) -> Daemon:
     """Return a daemon that programs both families in this kernel; raise UnsupportedError without libnftables.
 
     ``allow_node_mismatch`` tells that rules may be removed because of mistakes in the node's settings,
-    ``other_listeners`` is None unless this process holds the instance lock: only then are tables left to processes that
-    do not know it.
+    ``other_subscribers`` is None unless this process holds the instance lock: only then are tables left to processes
+    that do not know it.
     """
     start = datetime.now(UTC)
     ownership = Ownership(library, TABLE, tuple(Family))
@@ -57,8 +57,8 @@ def live_daemon(
         for family in Family
     )
     older_versions = (
-        {family: OlderVersion(markers(family, config)[1], other_listeners) for family in Family}
-        if other_listeners is not None
+        {family: OlderVersion(markers(family, config)[1], other_subscribers) for family in Family}
+        if other_subscribers is not None
         else {}
     )
     return _daemon(

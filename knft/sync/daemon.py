@@ -75,8 +75,6 @@ class Daemon:
         self._node_check = node_check
         self._service_warnings = service_warnings
         self._reported_problems: dict[Family, set[str]] = {}
-        self._left_families: set[Family] = set()
-        """The families whose observers know that the table is left to an older version."""
         self._had_full_sync = False
         """Whether there was a full sync since the last garbage collection."""
         self.audit_differences = Counter[Family]()
@@ -188,11 +186,10 @@ class Daemon:
                 return all_succeeded
 
     def _report_left_tables(self) -> None:
-        """Tell the observers which tables are left to an older version since the last call."""
-        left = {proxier.family for proxier in self._proxiers if self.foreign_changes.is_left(proxier.family)}
-        for family in left - self._left_families:
-            self._notify(lambda observer, family=family: observer.table_left(family))  # type: ignore[misc]
-        self._left_families = left
+        """Tell the observers which tables are left, each time: changes may have been queued meanwhile."""
+        for proxier in self._proxiers:
+            if self.foreign_changes.is_left(proxier.family):
+                self._notify(lambda observer, family=proxier.family: observer.table_left(family))  # type: ignore[misc]
 
     def _sync_families(self, proxiers: Sequence[Proxier]) -> list[Proxier]:
         """Sync some families; return those whose sync succeeded."""

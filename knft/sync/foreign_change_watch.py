@@ -86,6 +86,8 @@ class ForeignChangeWatch:
             return
         self.counts[change.family] += 1
         if self.is_left(change.family):
+            if change.table_gone:
+                self._take_back(change.family, "the table was deleted")
             return
         if self._leaves_table(change):
             self._changes[change.family] = ForeignChanges()
@@ -125,19 +127,21 @@ class ForeignChangeWatch:
         return older is not None and older.has_table()
 
     def _take_back_tables(self) -> None:
-        """Request a full sync of the tables whose older version has ended."""
+        """Take back the tables whose older version may have ended."""
         for family, older in self._older_versions.items():
             try:
-                if not older.has_ended(time.monotonic()):
-                    continue
+                if older.has_ended(time.monotonic()):
+                    self._take_back(family, "the other knft process may have ended")
             except KernelError as error:
                 log.debug("%s: %s", family.value, error)
-                continue
-            log.warning("%s: the other knft process has ended; reading the table back", family.value)
-            # Before take_back, so that the next sync is a full one.
-            self._proxiers[family].invalidate(Invalidation(declarations=True))
-            older.take_back()
-            self._request_sync()
+
+    def _take_back(self, family: Family, reason: str) -> None:
+        """Request a full sync of a table that was left."""
+        log.warning("%s: %s; reading the table back", family.value, reason)
+        # Before take_back, so that the next sync is a full one.
+        self._proxiers[family].invalidate(Invalidation(declarations=True))
+        self._older_versions[family].take_back(time.monotonic())
+        self._request_sync()
 
     def _seconds_to_poll(self) -> float:
         now = time.monotonic()

@@ -34,7 +34,7 @@ class SyncObserver:
         """Handle a failed sync, which took ``seconds``; the Daemon retries it."""
 
     def table_left(self, family: Family) -> None:
-        """Handle that the table is left to an older version of knft.
+        """Handle that the table is left to an older version of knft; called at each sync of another family, too.
 
         No sync of the family follows, and its rules are unknown, until that version has ended.
         """

@@ -114,8 +114,8 @@ from contextlib import nullcontext
 from knft.app import run
 from knft.cli.main import main
 
-def print_and_exit(*_, other_listeners, **__):
-    print("leaves tables:", other_listeners is not None, flush=True)
+def print_and_exit(*_, other_subscribers, **__):
+    print("leaves tables:", other_subscribers is not None, flush=True)
     os._exit(0)
 
 run.live_daemon = print_and_exit

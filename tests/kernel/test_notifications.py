@@ -396,22 +396,22 @@ def test_reopened_monitor_ignores_own_changes(node: Node) -> None:
     assert [change.chains for change in node.next_changes()] == [{"services"}]
 
 
-def test_other_listeners_are_the_sockets_of_other_monitors(node: Node) -> None:
+def test_other_subscribers_are_the_sockets_of_other_monitors(node: Node) -> None:
     """Of this network namespace only, with the identities that /proc shows."""
-    assert node.changes.other_listeners() == frozenset()
+    assert node.changes.other_subscribers() == frozenset()
     other = Namespace.create("other")
     with other.entered(), ForeignChangeMonitor("knft") as elsewhere:
-        assert elsewhere.other_listeners() == frozenset()
+        assert elsewhere.other_subscribers() == frozenset()
     other.close()
     with ForeignChangeMonitor("knft") as second, ForeignChangeMonitor("knft") as third:
         inodes = {os.fstat(each._socket.fileno()).st_ino for each in (second, third)}
-        assert node.changes.other_listeners() == inodes
+        assert node.changes.other_subscribers() == inodes
         assert len(inodes) == 2
         node.changes.reopen()
-        assert node.changes.other_listeners() == inodes
+        assert node.changes.other_subscribers() == inodes
         second.close()
-        assert len(node.changes.other_listeners()) == 1
-    assert node.changes.other_listeners() == frozenset()
+        assert len(node.changes.other_subscribers()) == 1
+    assert node.changes.other_subscribers() == frozenset()
 
 
 @pytest.mark.parametrize("content", [None, "", "sk Eth\n12 12 x\n"])
@@ -422,4 +422,4 @@ def test_unreadable_list_of_sockets_is_an_error(
         (tmp_path / "netlink").write_text(content)
     monkeypatch.setattr(notifications, "_NETLINK_SOCKETS", tmp_path / "netlink")
     with pytest.raises(KernelError, match=r"cannot read .*netlink: "):
-        node.changes.other_listeners()
+        node.changes.other_subscribers()

@@ -221,9 +221,10 @@ def _change_and_end_older(adoption: Adoption, newer: ManifestKnft, older: Manife
     assert newer.syncs() == before
     for family in FAMILIES:
         assert "default/added" in adoption.node.run(["nft", "list", "map", family, "knft", "service-ips"]).stdout
+    full_syncs = newer.log_text().count("full sync")
     older.kill()
-    newer.wait_for_log("the other knft process has ended", len(FAMILIES))
-    newer.wait_until_idle()
+    newer.wait_for_log("the other knft process may have ended", len(FAMILIES))
+    newer.wait_for_log("full sync", full_syncs + len(FAMILIES))
 
 
 def _checkout(folder: Path) -> Path:

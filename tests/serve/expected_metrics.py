@@ -71,7 +71,7 @@ KNFT_METRICS = {
     "knft_foreign_objects_removed_total": ExpectedMetric("counter", BY_FAMILY),
     "knft_foreign_changes_total": ExpectedMetric("counter", BY_FAMILY),
     "knft_check_delay_seconds": ExpectedMetric("gauge", BY_FAMILY),
-    "knft_table_left": ExpectedMetric("gauge", BY_FAMILY),
+    "knft_table_left_to_older_version": ExpectedMetric("gauge", BY_FAMILY),
     "knft_audit_differences_total": ExpectedMetric("counter", BY_FAMILY),
     "knft_libnftables_starts_total": ExpectedMetric("counter"),
     "knft_log_lines_dropped_total": ExpectedMetric("counter"),

@@ -149,17 +149,17 @@ def test_repeated_foreign_changes_are_checked_with_a_delay(node: MonitoredNode) 
     assert value(node, "knft_check_delay_seconds", V6) == 0
 
 
-@changes_metrics("knft_table_left")
+@changes_metrics("knft_table_left_to_older_version")
 def test_table_left_to_an_older_version(node: MonitoredNode) -> None:
     node.apply_and_sync()
     change = ForeignChange(Family.IPV6, process="knft (pid 7)")
     for _ in range(CHANGES_BEFORE_LEAVING):
-        assert [value(node, "knft_table_left", family) for family in Family] == [0, 0]
+        assert [value(node, "knft_table_left_to_older_version", family) for family in Family] == [0, 0]
         node.monitoring.metrics.syncs.repair_failed(Family.IPV6.value).set(1)
         node.daemon.foreign_changes.record(change)
         assert node.daemon.sync()
     assert value(node, "knft_repair_failed", V6) == 0
-    assert [value(node, "knft_table_left", family) for family in Family] == [0, 1]
+    assert [value(node, "knft_table_left_to_older_version", family) for family in Family] == [0, 1]
 
 
 @changes_metrics("knft_audit_differences_total")
