@@ -52,8 +52,8 @@ class ForeignChangeWatch:
     def run(self, monitor: ForeignChangeMonitor, stop: threading.Event) -> None:
         """Record changes and request checks until ``stop`` is set. Needs its own thread."""
         while not stop.is_set():
-            self._take_back_tables()
             try:
+                self._take_back_tables()
                 for change in monitor.receive(self._seconds_to_poll()):
                     self.record(change)
                 self._request_due_check()

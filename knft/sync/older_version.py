@@ -75,10 +75,12 @@ class OlderVersion:
             if len(self._changed_at) < CHANGES_BEFORE_LEAVING:
                 return False
             self._subscribers = self._other_subscribers()
+            if not self._subscribers:
+                return False
             is_soon = now - self._left_at < MEMORY_SECONDS
             self._left_seconds = min(2 * self._left_seconds, MAX_LEFT_SECONDS) if is_soon else MIN_LEFT_SECONDS
             self._left_at = now
-            return bool(self._subscribers)
+            return True
 
     def _is_from_knft(self, change: ForeignChange) -> bool:
         """Return whether the process is named as knft, or wrote the marker chain of other rules than this process's.
