@@ -42,7 +42,7 @@ class ScrapeValues(Struct, frozen=True):
 
     The first four come from the trackers (docs/behaviour/tracking.md). The pending ones are the larger number of both
     families, since most changes concern both. ``foreign_changes`` counts transactions of other programs in knft's
-    tables, ``check_delays`` are the seconds between two checks of such changes, and ``older_versions`` is 1 for a
+    tables, ``check_delays`` are the seconds between two checks of such changes, and ``left_tables`` is 1 for a
     table that is left to an older version of knft. ``audit_differences`` counts elements and chains that differed from
     what knft had committed, ``health_check_services`` Services whose health check port is open.
     """
@@ -53,7 +53,7 @@ class ScrapeValues(Struct, frozen=True):
     endpoint_changes_pending: int = 0
     foreign_changes: dict[Family, int] = {}
     check_delays: dict[Family, float] = {}
-    older_versions: dict[Family, int] = {}
+    left_tables: dict[Family, int] = {}
     audit_differences: dict[Family, int] = {}
     service_ports: dict[Family, int] = {}
     health_check_services: dict[Family, int] = {}
@@ -278,7 +278,7 @@ _FAMILY_METRICS: tuple[tuple[_Kind, str, str, Callable[[ScrapeValues], Mapping[F
     (GaugeMetricFamily, "knft_check_delay_seconds", "Delay of the check after a change by another program",
      lambda values: values.check_delays),
     (GaugeMetricFamily, "knft_table_left_to_older_version", "1 while the table is left to an older version",
-     lambda values: values.older_versions),
+     lambda values: values.left_tables),
     (CounterMetricFamily, "knft_audit_differences_total", "Elements and chains that an audit found changed",
      lambda values: values.audit_differences),
     (GaugeMetricFamily, "knft_service_ports", "Service ports",

@@ -123,7 +123,7 @@ def read_scrape_values(
         endpoint_changes_pending=max(each.endpoint_changes_pending for each in tracked),
         foreign_changes={family: daemon.foreign_changes.counts[family] for family in daemon.states},
         check_delays=daemon.foreign_changes.check_delays(),
-        older_versions={family: int(daemon.foreign_changes.is_left(family)) for family in daemon.states},
+        left_tables={family: int(daemon.foreign_changes.is_left(family)) for family in daemon.states},
         audit_differences={family: daemon.audit_differences[family] for family in daemon.states},
         service_ports={family: state.service_port_count() for family, state in daemon.states.items()},
         health_check_services={family: servers.service_count for family, servers in service_health.servers.items()},
