@@ -16,7 +16,6 @@ from typing import Self
 
 import pytest
 
-from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel import nftables_messages, notifications, process_names
 from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
@@ -394,32 +393,3 @@ def test_reopened_monitor_ignores_own_changes(node: Node) -> None:
     assert node.next_changes() == ()
     node.nft("flush chain ip knft services")
     assert [change.chains for change in node.next_changes()] == [{"services"}]
-
-
-def test_other_subscribers_are_the_sockets_of_other_monitors(node: Node) -> None:
-    """Of this network namespace only, with the identities that /proc shows."""
-    assert node.changes.other_subscribers() == frozenset()
-    other = Namespace.create("other")
-    with other.entered(), ForeignChangeMonitor("knft") as elsewhere:
-        assert elsewhere.other_subscribers() == frozenset()
-    other.close()
-    with ForeignChangeMonitor("knft") as second, ForeignChangeMonitor("knft") as third:
-        inodes = {os.fstat(each._socket.fileno()).st_ino for each in (second, third)}
-        assert node.changes.other_subscribers() == inodes
-        assert len(inodes) == 2
-        node.changes.reopen()
-        assert node.changes.other_subscribers() == inodes
-        second.close()
-        assert len(node.changes.other_subscribers()) == 1
-    assert node.changes.other_subscribers() == frozenset()
-
-
-@pytest.mark.parametrize("content", [None, "", "sk Eth\n12 12 x\n"])
-def test_unreadable_list_of_sockets_is_an_error(
-    node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str | None
-) -> None:
-    if content is not None:
-        (tmp_path / "netlink").write_text(content)
-    monkeypatch.setattr(notifications, "_NETLINK_SOCKETS", tmp_path / "netlink")
-    with pytest.raises(KernelError, match=r"cannot read .*netlink: "):
-        node.changes.other_subscribers()
