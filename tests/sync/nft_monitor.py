@@ -55,7 +55,11 @@ class NftMonitor:
     def counts(self) -> dict[str, int]:
         """Return how many transactions each change has taken in the tables of both families together."""
         last = f"add table arp {_MARK}{len(self._names)}\n"
-        wait_until(lambda: last in self._text(), "nft monitor does not report the last change", self._check_running)
+
+        def has_last_transaction() -> bool:
+            return _GENERATION in self._text().partition(last)[2]
+
+        wait_until(has_last_transaction, "nft monitor does not report the last change", self._check_running)
         found: dict[str, int] = {}
         count = 0
         names = iter(self._names)
