@@ -1,17 +1,19 @@
 """Tuning of Python's garbage collector: a large cluster is millions of long-lived objects without cycles."""
 
-import ctypes
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from knft.heap import trim_heap
 
 GC_THRESHOLD = 50_000
 """Net allocations that start a collection (gc.set_threshold); a sync of one change makes a few hundred objects."""
 
 
 def tune_garbage_collector() -> None:
-    """Collect rarely: reference counting frees nearly everything that knft drops."""
+    """Collect rarely, because reference counting frees nearly everything that knft drops; never look at the modules."""
     gc.set_threshold(GC_THRESHOLD, 20, 50)
+    gc.freeze()
 
 
 @contextmanager
@@ -27,11 +29,13 @@ def gc_disabled() -> Iterator[None]:
         gc.enable()
 
 
-def freeze_and_trim() -> None:
-    """Collect, exempt the surviving objects from later collections, and return free memory to the system."""
-    gc.collect()
+def freeze_and_trim(*, collect: bool) -> None:
+    """Exempt all objects from later collections, and return free memory to the system.
+
+    Without ``collect``, garbage in reference cycles stays forever. The first sync makes none, and to look at all its
+    objects takes a tenth of its CPU time (90 ms with 10 000 Services).
+    """
+    if collect:
+        gc.collect()
     gc.freeze()
-    # musl has no malloc_trim, and returns memory by itself.
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
+    trim_heap()
