@@ -10,7 +10,7 @@ postrouting (100), so that knft's rules take effect first while leftovers of kub
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 from msgspec import structs
 
@@ -51,6 +51,7 @@ def pool_kinds() -> tuple[PoolKind, ...]:
     )
 
 
+@cache
 def containers(family: Family) -> tuple[Container, ...]:
     """Return the declarations of all sets and maps of a family's table."""
     address = "ipv4_addr" if family is Family.IPV4 else "ipv6_addr"
@@ -100,6 +101,12 @@ def containers(family: Family) -> tuple[Container, ...]:
         *(_endpoint_map(kind, family.nft) for kind in pool_kinds()),
         *wide_containers(family.nft),
     )
+
+
+@cache
+def container_names(family: Family) -> frozenset[str]:
+    """Return the names of all sets and maps."""
+    return frozenset(container.name for container in containers(family))
 
 
 @cache
@@ -248,6 +255,7 @@ def is_marker(chain: str) -> bool:
     return chain.startswith(("layout-", RULES_MARKER))
 
 
+@lru_cache(maxsize=1 << 3)
 def markers(family: Family, config: Config) -> tuple[str, str]:
     """Return the names of two empty chains: one for old versions of knft, and one that identifies the rules.
 
@@ -285,6 +293,7 @@ def constant_chains_with_markers(family: Family, config: Config) -> tuple[Chain,
     return (*constant_chains(family, config), *(Chain(name) for name in markers(family, config)))
 
 
+@cache
 def declarations(family: Family) -> Table:
     """Return the table with only its sets and maps; knft sends them as nft text before it sends anything else."""
     return _table(family, ())

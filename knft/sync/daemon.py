@@ -5,9 +5,9 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import MappingProxyType, TracebackType
 
 from knft.errors import KernelError
 from knft.families import Family
@@ -76,7 +76,9 @@ class Daemon:
         self._service_warnings = service_warnings
         self._reported_problems: dict[Family, set[str]] = {}
         self._had_full_sync = False
-        """Whether there was a full sync since the last garbage collection."""
+        """Whether there was a full sync since the last ``freeze_and_trim``."""
+        self._is_frozen = False
+        """Whether ``freeze_and_trim`` was called before."""
         self.audit_differences = Counter[Family]()
         self._runner = BoundedFrequencyRunner(self.sync, intervals, clock or MonotonicClock(), random.random)
         self.foreign_changes = ForeignChangeWatch(proxiers, self._runner.request, older_versions)
@@ -130,7 +132,7 @@ class Daemon:
 
     def _notify(self, call: Callable[[SyncObserver], None]) -> None:
         for observer in self._observers:
-            with _bugs_logged(type(observer).__name__):
+            with _BugsLogged(type(observer).__name__):
                 call(observer)
 
     def check_node(self) -> None:
@@ -174,7 +176,7 @@ class Daemon:
         A family whose table is left to an older version of knft is skipped; its changes wait.
         Changes that arrive meanwhile are part of the next sync of their family, so they wait for few rules only.
         """
-        with _bugs_logged("the check of the node"):
+        with _BugsLogged("the check of the node"):
             self._log_node_problems()
         self._report_left_tables()
         proxiers, all_succeeded = self._own_proxiers(), True
@@ -194,19 +196,21 @@ class Daemon:
     def _sync_families(self, proxiers: Sequence[Proxier]) -> list[Proxier]:
         """Sync some families; return those whose sync succeeded."""
         for proxier in proxiers:
-            with _bugs_logged("the check of foreign changes"):
+            with _BugsLogged("the check of foreign changes"):
                 self.foreign_changes.begin_check(proxier.family)
         with gc_disabled():
             succeeded = [proxier for proxier in proxiers if self._sync_one(proxier)]
             if self._had_full_sync:
                 self._had_full_sync = False
-                with _bugs_logged("the garbage collection"):
-                    freeze_and_trim()  # Before the collector is enabled, which would collect once more.
+                with _BugsLogged("the garbage collection"):
+                    # Before the collector is enabled, which would collect once more.
+                    freeze_and_trim(collect=self._is_frozen)
+                    self._is_frozen = True
         return succeeded
 
     def _sync_one(self, proxier: Proxier) -> bool:
         succeeded = self._sync_and_report(proxier)
-        with _bugs_logged("the check of foreign changes"):
+        with _BugsLogged("the check of foreign changes"):
             self.foreign_changes.finish_check(proxier.family)
         return succeeded
 
@@ -235,7 +239,7 @@ class Daemon:
         self._had_full_sync |= report.is_full
         if report.next_sync_within is not None:
             self._runner.request_within(report.next_sync_within)
-        with _bugs_logged("the log of a sync"):
+        with _BugsLogged("the log of a sync"):
             log.log(logging.INFO if report.is_full else logging.DEBUG, "%s", report)
             self._log_repair(report)
             self._log_new_problems(report)
@@ -341,11 +345,22 @@ class Daemon:
         self._runner.loop()
 
 
-@contextmanager
-def _bugs_logged(name: str) -> Iterator[None]:
-    """Log an unexpected error of what is done beside a sync: a bug in that must not end the loop."""
-    try:
-        yield
-    except Exception as error:
+class _BugsLogged(AbstractContextManager[None]):
+    """Logs an unexpected error of what is done beside a sync: a bug in that must not end the loop.
+
+    A class, because each sync enters dozens, and a generator takes three times as long.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
         exit_if_out_of_memory(error)
-        log.exception("%s failed unexpectedly; please report this", name)
+        log.error("%s failed unexpectedly; please report this", self._name, exc_info=error)
+        return True

@@ -52,10 +52,16 @@ class NodeCheck:
         self._dispatcher = dispatcher
         self._proxiers = proxiers
         self._allow_loss = allow_loss
+        self._checked: object = None
+        """What the last check of ``log_new_problems`` looked at."""
         self._logged: set[str] = set()
 
     def log_new_problems(self) -> None:
-        """Log the problems that the last call did not find."""
+        """Log the problems that the last call did not find. Each sync calls this, and the node changes rarely."""
+        current = self._checked_values()
+        if current == self._checked:
+            return
+        self._checked = current
         problems = {self._missing_node(), *map(self._address_problem, self._proxiers)}
         problems |= set(map(self._nodeport_problem, self._proxiers))
         for proxier in self._proxiers:
@@ -64,6 +70,17 @@ class NodeCheck:
         for problem in sorted(problems - self._logged):
             log.warning("%s", problem)
         self._logged = problems
+
+    def _checked_values(self) -> object:
+        """Return what the problems of ``log_new_problems`` depend on."""
+        dispatcher, states = self._dispatcher, [proxier.state for proxier in self._proxiers]
+        return (
+            dispatcher.node,
+            frozenset(dispatcher.other_nodes) if not dispatcher.has_node else frozenset[str](),
+            dispatcher.local_addresses,
+            tuple(dispatcher.service_cidrs),
+            [(state.latest_node, state.has_node_ports()) for state in states],
+        )
 
     def log_unknown_name(self) -> None:
         """Log a warning if there is no Node object at all, and only other nodes have endpoints."""

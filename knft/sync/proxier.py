@@ -218,11 +218,13 @@ class Proxier:
         postponed first: otherwise Service ports that change all the time could go before it forever.
         """
         changed = changes.service_ports.union(self._postponed) - self._quarantine.names()
+        removal_due = now - self._last_sticky_removal >= STICKY_REMOVAL_INTERVAL_SECONDS
+        if not (changed or changes.node is not None or removal_due or programmed.emptied_chains):
+            return self._commit_nothing(programmed)
         longest_postponed = next((name for name in self._postponed if name in changed), None)
         batch, *others = split_by_rules({name: self._rules_of(name) for name in changed}, MAX_RULES)
         first = batch | ({longest_postponed} if longest_postponed is not None else set())
         node = {SpecialOwner.NODE} if changes.node is not None else set[SpecialOwner]()
-        removal_due = now - self._last_sticky_removal >= STICKY_REMOVAL_INTERVAL_SECONDS
         snapshot = TableSnapshot(
             programmed,
             TableState.READY,
@@ -241,6 +243,15 @@ class Proxier:
         postponed = postponed.union(*others) - {longest_postponed}
         waiting = [name for name in self._postponed if name in postponed]
         self._postponed = (*waiting, *sorted(postponed.difference(waiting)))
+        return True
+
+    def _commit_nothing(self, programmed: ProgrammedContents[Owner]) -> bool:
+        """Handle a sync without changes quickly: each change is synced in both families, and most concern only one."""
+        try:
+            self._writer.commit_nothing(programmed)
+        except KernelError:
+            return False
+        self._postponed = ()
         return True
 
     def _rules_of(self, name: ServicePortName) -> int:

@@ -163,7 +163,7 @@ class ServiceState:
         self._drained = drained if self._drained is None else self._drained.merged_with(drained)
         self._pending_claims |= changed_services
         for name in sorted(self._pending_claims):
-            self._affected_by_claims |= self._frontends.claim(name, self._services.get(name))
+            self._affected_by_claims |= self._frontends.claim(name, self._services.ports.get(name))
             self._pending_claims.discard(name)
         result = structs.replace(self._drained, service_ports=self._drained.service_ports | self._affected_by_claims)
         self._drained, self._affected_by_claims = None, set()
@@ -175,25 +175,25 @@ class ServiceState:
 
     def has_service_port(self, name: ServicePortName) -> bool:
         """Whether there is a Service port of that name."""
-        return name in self._services
+        return name in self._services.ports
 
     def service_port(self, name: ServicePortName) -> ServicePort | None:
         """Return one Service port, or None if it does not exist."""
-        return self._services.get(name)
+        return self._services.ports.get(name)
 
     def is_sticky(self, name: ServicePortName) -> bool:
         """Whether there is a Service port of that name with session affinity."""
-        port = self._services.get(name)
+        port = self._services.ports.get(name)
         return port is not None and port.affinity_seconds > 0
 
     def endpoints(self, name: ServicePortName) -> tuple[Endpoint, ...]:
         """Return all endpoints of one Service port, ready or not, sorted by key."""
-        return self._endpoints.get(name, ())
+        return self._endpoints.endpoints.get(name, ())
 
     def plan(self, name: ServicePortName) -> ServicePlan | None:
         """Return the plan for one Service port; None if it does not exist, or if its Service is too large."""
-        port = self._services.get(name)
-        if port is None or name.service in self._too_large:
+        port = self._services.ports.get(name)
+        if port is None or (self._too_large and name.service in self._too_large):
             return None
         return plan_service_port(name, port, self.endpoints(name), self._frontends.owned_by(name), self.node)
 

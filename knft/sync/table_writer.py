@@ -16,7 +16,7 @@ from knft.nft.expressions import Goto, Jump
 from knft.nft.objects import ArrayName, Contents, Entry
 from knft.nft.transaction import Transaction
 from knft.render import layout
-from knft.render.names import HAIRPIN
+from knft.render.names import HAIRPIN, TABLE
 from knft.render.numbering import StickyPort, adopt_equal_targets, prefer_in_memory
 from knft.render.sticky import migrate_affinity
 from knft.sync.audit import (
@@ -126,6 +126,14 @@ class TableWriter:
         self._delete_emptied_chains(snapshot.programmed, prepared, now)
         return prepared, self._clock() - started
 
+    def commit_nothing(self, programmed: ProgrammedContents[Owner]) -> None:
+        """Claim the table, if it has an owner, and record that it still has the contents that were detached.
+
+        Raises KernelError as ``commit`` does.
+        """
+        self._table.commit(Transaction(self._state.node.family.nft, TABLE))
+        self.programmed = programmed
+
     def _send(self, snapshot: TableSnapshot, prepared: PreparedTransaction) -> tuple[str, ...]:
         """Send the phases up to the main phase; return the chains that it deleted."""
         family, transaction = self._state.node.family, prepared.transaction
@@ -194,8 +202,7 @@ class TableWriter:
         changes, sent = prepared.diff, (*transaction.new_chains, *transaction.chains)
         owned = {chain.name for chain in (*changes.changed_chains, *changes.new_chains)} | set(changes.emptied_chains)
         programmed.chains.update(chain.name for chain in sent if chain.name not in owned)
-        declared = layout.declarations(self._state.node.family)
-        programmed.containers.update(container.name for container in declared.containers)
+        programmed.containers |= layout.container_names(self._state.node.family)
         for hash_id, sticky in prepared.sticky.items():
             if sticky is None:
                 snapshot.sticky.pop(hash_id)
