@@ -36,9 +36,10 @@ not replaced (``knft.kernel.process.RECYCLE_BYTES``)."""
 MAX_NEW_RULES = 3 << 10
 """The most rules in one transaction of the new-chains phase."""
 
-MAX_ELEMENTS = 1 << 13
+MAX_ELEMENTS = 1 << 11
 """The most elements in one transaction of the endpoint phase or the cleanup phase. libnftables 1.0.6 needs nearly 3 KB
-for each. As JSON they have less than a MiB, so that the worker process is not replaced
+for each: with four times as many, the data does not fit into the processor's cache, and an element costs a fifth more
+CPU time. As JSON they have less than a MiB, so that the worker process is not replaced
 (``knft.kernel.process.RECYCLE_BYTES``)."""
 
 Fragments = Mapping[Owner, Fragment | None]

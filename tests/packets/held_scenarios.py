@@ -286,10 +286,10 @@ def _node_address() -> Scenario:
 
 
 def _pieces() -> Iterator[Scenario]:
-    """Transactions of eight elements instead of 8 192, and two Services instead of 2 000."""
+    """Transactions of eight elements instead of 2 048, and two Services instead of 500."""
     pool = _REMOTE_BACKENDS[:10]
     ports = [port for port in tcp_and_udp("http", 80) if port["protocol"] == "UDP"]
-    kind = "2 000 Services with 10 endpoints each"
+    kind = "500 Services with 10 endpoints each"
     yield Scenario(
         f"{kind} added and deleted",
         CLIENT,

@@ -135,14 +135,14 @@ def _delete_services(changes: CountedChanges) -> None:
 
 
 def _add_and_delete_many(changes: CountedChanges) -> None:
-    """With a limit of 8 elements instead of 8 192, two Services are as many pieces as 2 000."""
+    """With a limit of 8 elements instead of 2 048, two Services are as many pieces as 500."""
     names = ("many-1", "many-2")
     items = [[service(name, number), *slices(name, range(211, 221))] for number, name in enumerate(names, 16)]
     with pytest.MonkeyPatch.context() as patch:
         for module in ("prepare", "table_writer"):
             patch.setattr(f"knft.sync.{module}.MAX_ELEMENTS", 8)
-        changes.change("2 000 Services with 10 endpoints each added", *itertools.chain.from_iterable(items))
-        changes.delete_services("2 000 Services with 10 endpoints each deleted", *names)
+        changes.change("500 Services with 10 endpoints each added", *itertools.chain.from_iterable(items))
+        changes.delete_services("500 Services with 10 endpoints each deleted", *names)
 
 
 def _restart(changes: CountedChanges, namespace: Namespace) -> None:

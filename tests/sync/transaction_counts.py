@@ -52,8 +52,8 @@ CHANGES = {
     "Service deleted": ONE,
     "Service with a local endpoint deleted": CLEANUP,
     "sticky Service deleted": ONE,
-    "2 000 Services with 10 endpoints each added": Counts(before=3),
-    "2 000 Services with 10 endpoints each deleted": Counts(after=3),
+    "500 Services with 10 endpoints each added": Counts(before=3),
+    "500 Services with 10 endpoints each deleted": Counts(after=3),
     "restart, nothing changed": Counts(visible=0),
     "restart, the table has another layout and is replaced": ONE,
 }
