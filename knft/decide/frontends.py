@@ -125,7 +125,7 @@ class FrontendClaims:
         """Return the frontends that ``name`` owns, in the order of its claims."""
         claims = self._claims.get(name, ())
         if not self._contests:
-            return tuple(claim.frontend for claim in claims)
+            return tuple([claim.frontend for claim in claims])
         return tuple(claim.frontend for claim in claims if self._owning[claim.frontend.key].name == name)
 
     def losing_claims(self) -> tuple[LosingClaim, ...]:

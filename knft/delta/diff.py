@@ -4,7 +4,7 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from knft.nft.objects import Chain, Contents, Key, Value
+from knft.nft.objects import Array, ArrayName, Chain, Contents, Key, Value
 
 
 class ContentsDiff(Struct, frozen=True):
@@ -32,6 +32,13 @@ class _ElementChanges:
 
     def add(self, container: str, key: Key, value: Value) -> None:
         self.added.setdefault(container, {})[key] = value
+
+    def add_array(self, name: ArrayName, array: Array) -> None:
+        """Add the elements of an array; in the first sync these are nearly all elements of the table."""
+        prefix = name.prefix
+        elements = {(*prefix, index): target for index, target in enumerate(array) if target is not None}
+        if elements:
+            self.added.setdefault(name.container, {}).update(elements)
 
     def replace(self, container: str, key: Key, old: Value, new: Value) -> None:
         if old != new:
@@ -78,5 +85,4 @@ def _compare_arrays(old: Contents, new: Contents, changes: _ElementChanges) -> N
             changes.replace(name.container, (*name.prefix, index), before, after)
     for name, array in new.arrays.items():
         if name not in old.arrays:
-            for index, target in enumerate(array):
-                changes.replace(name.container, (*name.prefix, index), None, target)
+            changes.add_array(name, array)

@@ -6,7 +6,7 @@ accepts leading zeros in IPv4 octets and reads them as decimal (docs/behaviour/t
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from knft.families import FAMILY_OF_VERSION, Family
@@ -47,6 +47,13 @@ def canonical_text(text: str) -> str:
         return text
     parsed = parse_address(text)
     return parsed[1] if parsed is not None else text
+
+
+def canonical_texts(texts: Sequence[str]) -> Sequence[str]:
+    """Return the ``canonical_text`` of each text."""
+    if all(map(_CANONICAL_IPV4.fullmatch, texts)):
+        return texts
+    return [canonical_text(text) for text in texts]
 
 
 @lru_cache(maxsize=1 << 10)

@@ -75,16 +75,14 @@ class Transaction(Struct, frozen=True):
         if sum(map(len, early.values())) <= size:
             return Transaction(self.family, self.table), self
         left = {
-            name: {key: value for key, value in added.items() if key not in early[name]} if name in early else added
-            for name, added in self.added.items()
+            name: added if name not in early else _without(added, early[name]) for name, added in self.added.items()
         }
         main = structs.replace(self, added={name: added for name, added in left.items() if added})
         return Transaction(self.family, self.table, added=early), main
 
     def addition_pieces(self, size: int) -> Iterator["Transaction"]:
         """Yield transactions that add the ``added`` elements, at most ``size`` each."""
-        elements = ((name, *item) for name, added in self.added.items() for item in added.items())
-        for added in _pieces(elements, size):
+        for added in _pieces(self.added, size):
             yield Transaction(self.family, self.table, added=added)
 
     def main_phase(self) -> "Transaction":
@@ -93,7 +91,9 @@ class Transaction(Struct, frozen=True):
 
     def cleanup_phase(self, size: int) -> list["Transaction"]:
         """Return the transactions of the last phase: the deferred removals, at most ``size`` elements each."""
-        elements = ((name, key, None) for name, keys in self.deferred_removals.items() for key in keys)
+        elements: dict[str, dict[Key, Value]] = {
+            name: dict.fromkeys(keys) for name, keys in self.deferred_removals.items()
+        }
         return [
             Transaction(self.family, self.table, removed={name: tuple(keys) for name, keys in removed.items()})
             for removed in _pieces(elements, size)
@@ -110,13 +110,25 @@ class Transaction(Struct, frozen=True):
         return sum(len(keys) for removed in (self.removed, self.deferred_removals) for keys in removed.values())
 
 
-def _pieces(elements: Iterable[tuple[str, Key, Value]], size: int) -> Iterator[dict[str, dict[Key, Value]]]:
-    """Yield the elements, which are a container's name, a key and a value, in groups of at most ``size``."""
-    elements = iter(elements)
-    while batch := list(itertools.islice(elements, size)):
-        piece: dict[str, dict[Key, Value]] = {}
-        for name, key, value in batch:
-            piece.setdefault(name, {})[key] = value
+def _without(elements: Mapping[Key, Value], others: Mapping[Key, Value]) -> Mapping[Key, Value]:
+    if elements is others:
+        return {}
+    return {key: value for key, value in elements.items() if key not in others}
+
+
+def _pieces(elements: Mapping[str, Mapping[Key, Value]], size: int) -> Iterator[dict[str, dict[Key, Value]]]:
+    """Yield the elements by container, in their order, in groups of at most ``size``."""
+    piece: dict[str, dict[Key, Value]] = {}
+    room = size
+    for name, of_container in elements.items():
+        waiting = iter(of_container.items())
+        while batch := dict(itertools.islice(waiting, room)):
+            piece[name] = batch
+            room -= len(batch)
+            if not room:
+                yield piece
+                piece, room = {}, size
+    if piece:
         yield piece
 
 

@@ -3,7 +3,7 @@
 See docs/behaviour/nftables.md#service-ports.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -99,7 +99,7 @@ def _verdict(
         return sticky_verdict(plan, frontend, sticky, wide)
     if wide is not None and wide.endpoints:
         return wide_verdict(plan, frontend, wide)
-    return Goto(needed[0].name) if needed else None
+    return _goto(needed[0]) if needed else None
 
 
 def _fallbacks(plan: ServicePlan, pools: Iterable[SharedChain], wide: WidePort | None) -> dict[TrafficClass, list[str]]:
@@ -129,12 +129,10 @@ def render_node(node: NodeView, config: Config) -> Fragment:
     return Fragment(contents)
 
 
-def _hairpins(plan: ServicePlan) -> Iterator[tuple[str, Key]]:
+def _hairpins(plan: ServicePlan) -> list[tuple[str, Key]]:
     protocol = NFT_PROTOCOLS[plan.port.protocol]
-    for endpoint in plan.endpoints.all_reachable:
-        if endpoint.traits.is_local:
-            key = (endpoint.address, endpoint.address, protocol, endpoint.port)
-            yield names.HAIRPIN, key
+    local = [endpoint.target for endpoint in plan.endpoints.all_reachable if endpoint.traits.is_local]
+    return [(names.HAIRPIN, (address, address, protocol, port)) for address, port in local]
 
 
 def _add_rejection(plan: ServicePlan, frontend: Frontend, comment: str, contents: Contents) -> None:
@@ -194,11 +192,24 @@ def _shared_chains(plan: ServicePlan, frontend: Frontend) -> tuple[SharedChain, 
 
     mypy reports a new TrafficAction that has no case here or in ``frontends.filter_verdict``.
     """
-    protocol, nodeport = NFT_PROTOCOLS[frontend.protocol], frontend.address is None
-    cluster = _pool(PoolKind(protocol, nodeport, local=False), len(plan.endpoints.cluster))
-    local = _pool(PoolKind(protocol, nodeport, local=True), len(plan.endpoints.local))
-    is_internal = frontends.is_internal(frontend)
-    match frontends.traffic_action(plan, frontend):
+    return _chains_of(
+        NFT_PROTOCOLS[frontend.protocol],
+        frontend.kind,
+        frontends.traffic_action(plan, frontend),
+        len(plan.endpoints.cluster),
+        len(plan.endpoints.local),
+    )
+
+
+# Cached, here and below, to save time and to share equal objects: 25 000 Service ports have few different ones.
+@lru_cache(maxsize=1 << 12)
+def _chains_of(
+    protocol: str, kind: FrontendKind, action: TrafficAction, cluster_size: int, local_size: int
+) -> tuple[SharedChain, ...]:
+    nodeport, is_internal = kind is FrontendKind.NODE_PORT, kind is FrontendKind.CLUSTER_IP
+    cluster = PoolChain(PoolKind(protocol, nodeport, local=False), cluster_size)
+    local = PoolChain(PoolKind(protocol, nodeport, local=True), local_size)
+    match action:
         case TrafficAction.CLUSTER:
             return (cluster,) if is_internal else (ExternalClusterChain(cluster), cluster)
         case TrafficAction.LOCAL:
@@ -209,12 +220,11 @@ def _shared_chains(plan: ServicePlan, frontend: Frontend) -> tuple[SharedChain, 
             return ()
 
 
-# Cached to share equal names: 25 000 Service ports have few different ones.
 @lru_cache(maxsize=1 << 6)
 def _map(kind: PoolKind) -> str:
     return kind.map
 
 
 @lru_cache(maxsize=1 << 12)
-def _pool(kind: PoolKind, size: int) -> PoolChain:
-    return PoolChain(kind, size)
+def _goto(chain: SharedChain) -> Goto:
+    return Goto(chain.name)

@@ -15,6 +15,8 @@ def stable_order(previous: Array, targets: Sequence[Target]) -> tuple[Target, ..
     if previous == targets:
         return tuple(targets)
     remaining = dict.fromkeys(targets)
+    if not previous:
+        return tuple(remaining)
     size = len(remaining)
     slots: list[Target | None] = [None] * size
     for index, target in enumerate(previous[:size]):

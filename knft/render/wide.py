@@ -136,18 +136,23 @@ def wide_port(plan: ServicePlan, numbers: WideNumbers) -> WidePort | None:
 
 def _has_wide_endpoints(plan: ServicePlan) -> bool:
     """Return whether a copy of the endpoints for each frontend would cost too many elements."""
+    limit = COPIES_FACTOR * (len(plan.frontends) + len(plan.endpoints.all_reachable))
+    if len(plan.frontends) * (len(plan.endpoints.cluster) + len(plan.endpoints.local)) <= limit:
+        return False  # Nearly all Service ports: no frontend has more copies than these.
     copies = sum(
         len(endpoints_of(plan, traffic_class))
         for frontend in plan.frontends
         for traffic_class in frontends.traffic_classes(plan, frontend)
     )
-    return copies > COPIES_FACTOR * (len(plan.frontends) + len(plan.endpoints.all_reachable))
+    return copies > limit
 
 
 def _has_wide_source_ranges(plan: ServicePlan) -> bool:
     """Return whether a copy of the source ranges for each load balancer VIP would cost too many elements."""
-    vips = sum(frontend.kind is FrontendKind.LOAD_BALANCER_VIP for frontend in plan.frontends)
     ranges = len(plan.allowed_sources)
+    if not ranges:
+        return False
+    vips = sum(frontend.kind is FrontendKind.LOAD_BALANCER_VIP for frontend in plan.frontends)
     return vips * ranges > COPIES_FACTOR * (vips + ranges)
 
 

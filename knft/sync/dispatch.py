@@ -1,12 +1,12 @@
 """Dispatcher: passes changed objects and NodeViews to the ServiceStates of both families."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 
 from knft.config import Config
 from knft.decide.node import node_addresses, view_node
 from knft.model.names import NamespacedName
-from knft.model.objects import EndpointSlice, Node, ObjectChange, Service, ServiceCIDR
+from knft.model.objects import EndpointSlice, KubeObject, Node, ObjectChange, Service, ServiceCIDR
 from knft.source.select import is_selected
 from knft.sync.service_warnings import ServiceWarnings
 from knft.sync.state import ServiceState
@@ -41,17 +41,14 @@ class Dispatcher:
         return due
 
     def _handle_one(self, change: ObjectChange) -> bool:
-        name = self._config.node_name
-        previous, current = (
-            item if item is not None and is_selected(item, name) else None for item in (change.previous, change.current)
-        )
+        previous, current = self._selected(change.previous), self._selected(change.current)
         match current or previous:
             case Service():
                 self._record_for_warnings(previous, current)  # type: ignore[arg-type]
-                return self._for_each_state(lambda state: state.handle_service(previous, current))  # type: ignore[arg-type]
+                return _any_due(state.handle_service(previous, current) for state in self._states)  # type: ignore[arg-type]
             case EndpointSlice():
                 self._record_for_warnings(previous, current)  # type: ignore[arg-type]
-                return self._for_each_state(lambda state: state.handle_slice(previous, current))  # type: ignore[arg-type]
+                return _any_due(state.handle_slice(previous, current) for state in self._states)  # type: ignore[arg-type]
             case Node():
                 self._node = current  # type: ignore[assignment]
                 return self.refresh_node()
@@ -63,6 +60,9 @@ class Dispatcher:
             case _:
                 self._record_other_node(change)
                 return False
+
+    def _selected(self, item: KubeObject | None) -> KubeObject | None:
+        return item if item is not None and is_selected(item, self._config.node_name) else None
 
     def _record_for_warnings(
         self, previous: Service | EndpointSlice | None, current: Service | EndpointSlice | None
@@ -113,11 +113,12 @@ class Dispatcher:
         local = self._local_addresses
         addresses = frozenset(node_addresses(self._node)) if local is None else local
         cidrs = tuple(self._service_cidrs.values())
-        return self._for_each_state(
-            lambda state: state.handle_node(view_node(state.node.family, self._config, self._node, cidrs, addresses))
-        )
+        views = [
+            (state, view_node(state.node.family, self._config, self._node, cidrs, addresses)) for state in self._states
+        ]
+        return _any_due(state.handle_node(view) for state, view in views)
 
-    def _for_each_state(self, handle: Callable[[ServiceState], bool]) -> bool:
-        """Call ``handle`` for every family; return whether any says that a sync is due."""
-        is_due = [handle(state) for state in self._states]  # A list: any() of a generator would stop at the first.
-        return any(is_due)
+
+def _any_due(are_due: Iterable[bool]) -> bool:
+    """Tell whether a sync of any state is due; any() alone would not handle the change in the states after it."""
+    return any(list(are_due))

@@ -35,19 +35,20 @@ def expand_service(service: Service | None, family: Family) -> ServicePorts | No
 def _cluster_ip(spec: ServiceSpec, family: Family) -> str | None:
     if not spec.cluster_ip or spec.cluster_ip == "None":
         return None
-    if not spec.ip_families:
-        candidates: tuple[str, ...] = (spec.cluster_ip,)
-    elif family.value in spec.ip_families:
+    index = 0
+    candidates: tuple[str, ...] = (spec.cluster_ip,)
+    if spec.ip_families:
+        if family.value not in spec.ip_families:
+            return None
         index = spec.ip_families.index(family.value)
-        candidates = (spec.cluster_ips or (spec.cluster_ip,))[index : index + 1]
-    else:
-        return None
-    return next(iter(addresses.of_family(candidates, family)), None)
+        candidates = spec.cluster_ips or candidates
+    parsed = addresses.parse_address(candidates[index]) if index < len(candidates) else None
+    return parsed[1] if parsed is not None and parsed[0] is family else None
 
 
 def _service_port(service: Service, port: ServicePortSpec, cluster_ip: str, family: Family) -> ServicePort:
     spec = service.spec
-    external_ips = addresses.of_family(spec.external_ips or (), family)
+    external_ips = addresses.of_family(spec.external_ips, family) if spec.external_ips else ()
     may_have_external_policy = spec.type in ("LoadBalancer", "NodePort") or bool(external_ips)
     external_local = may_have_external_policy and spec.external_traffic_policy == "Local"
     checks_health = spec.type == "LoadBalancer" and spec.external_traffic_policy == "Local"
@@ -77,7 +78,9 @@ def _load_balancer_vips(service: Service, family: Family) -> tuple[str, ...]:
 
 def _source_ranges(spec: ServiceSpec, family: Family) -> tuple[str, ...]:
     """Return the ranges of ``family``, () if one of them contains all addresses: it restricts no client."""
-    ranges = addresses.networks_of_family(spec.load_balancer_source_ranges or (), family)
+    if not spec.load_balancer_source_ranges:
+        return ()
+    ranges = addresses.networks_of_family(spec.load_balancer_source_ranges, family)
     return () if any(map(addresses.is_zero_network, ranges)) else ranges
 
 

@@ -97,18 +97,20 @@ class ServiceProblems:
 
     def record(self, previous: Service | EndpointSlice | None, current: Service | EndpointSlice | None) -> None:
         """Record a changed object."""
-        for item in (previous, current):
-            match item:
-                case Service():
-                    self._changed[item.key] = None
-                case EndpointSlice(metadata=metadata) if metadata.proxy_labels.service_name:
-                    self._changed[NamespacedName(metadata.namespace, metadata.proxy_labels.service_name)] = None
-                case _:
-                    pass
-        if isinstance(previous, Service):
-            self._services.pop(previous.key, None)
-        if isinstance(current, Service):
-            self._services[current.key] = current
+        match current or previous:
+            case Service() as service:
+                self._record_service(service.key, current)  # type: ignore[arg-type]
+            case _:
+                for item in (previous, current):
+                    if item is not None and (label := item.metadata.proxy_labels.service_name):
+                        self._changed[NamespacedName(item.metadata.namespace, label)] = None
+
+    def _record_service(self, name: NamespacedName, current: Service | None) -> None:
+        self._changed[name] = None
+        if current is None:
+            self._services.pop(name, None)
+        else:
+            self._services[name] = current
 
     def check(self, now: float, limit: int) -> bool:
         """Check at most ``limit`` changed Services; return whether there are more."""

@@ -12,7 +12,7 @@ from knft.track.expand import ServicePorts, expand_service
 from knft.track.size_limits import frontends_error
 
 
-class _PendingChange(Struct):
+class _PendingChange(Struct, frozen=True):
     """The ports of one Service at the last ``drain`` and now; None without a cluster IP in the family."""
 
     previous: ServicePorts | None
@@ -45,18 +45,19 @@ class ServiceChangeTracker:
         if service is None:
             return False
         self.changes_total += 1
-        change = self._changes.get(service.key)
-        if change is None:
-            change = _PendingChange(expand_service(previous, self._family), None)
-            self._changes[service.key] = change
-        change.current = expand_service(current, self._family)
-        self._record_size(service.key, current if change.current is not None else None)
-        if change.previous == change.current:
-            del self._changes[service.key]
+        name, ports = service.key, expand_service(current, self._family)
+        self._record_size(name, current, ports)
+        change = self._changes.get(name)
+        before = change.previous if change is not None else expand_service(previous, self._family)
+        if before != ports:
+            self._changes[name] = _PendingChange(before, ports)
+        elif change is not None:
+            del self._changes[name]
         return bool(self._changes)
 
-    def _record_size(self, name: NamespacedName, service: Service | None) -> None:
-        error = frontends_error(service)
+    def _record_size(self, name: NamespacedName, service: Service | None, ports: ServicePorts | None) -> None:
+        # A Service that is too large is expanded to no ports.
+        error = frontends_error(service) if ports is not None and not ports else ""
         if error:
             self.too_large[name] = error
         else:
@@ -78,7 +79,8 @@ class ServicePortMap(Mapping[ServicePortName, ServicePort]):
 
     def __init__(self) -> None:
         """Start empty."""
-        self._ports: dict[ServicePortName, ServicePort] = {}
+        self.ports: dict[ServicePortName, ServicePort] = {}
+        """The Service ports; not to be modified. Its methods are faster than those of Mapping."""
         self.node_port_count = 0
         """How many Service ports have a NodePort."""
 
@@ -90,22 +92,22 @@ class ServicePortMap(Mapping[ServicePortName, ServicePort]):
             changed |= {name for name, port in current.items() if previous.get(name) != port}
             changed |= previous.keys() - current.keys()
             for name in previous.keys() | current.keys():
-                self.node_port_count -= _has_node_port(self._ports.pop(name, None))
-            self._ports.update(current)
+                self.node_port_count -= _has_node_port(self.ports.pop(name, None))
+            self.ports.update(current)
             self.node_port_count += sum(map(_has_node_port, current.values()))
         return frozenset(changed)
 
     def __getitem__(self, name: ServicePortName) -> ServicePort:
         """Return one Service port."""
-        return self._ports[name]
+        return self.ports[name]
 
     def __iter__(self) -> Iterator[ServicePortName]:
         """Iterate over the names."""
-        return iter(self._ports)
+        return iter(self.ports)
 
     def __len__(self) -> int:
         """Count the Service ports."""
-        return len(self._ports)
+        return len(self.ports)
 
 
 def _has_node_port(port: ServicePort | None) -> bool:

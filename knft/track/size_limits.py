@@ -33,13 +33,15 @@ def frontends_error(service: Service | None) -> str:
     ports = len(spec.ports or ())
     addresses = 2 + len(spec.external_ips or ()) + len(ingresses)  # with the cluster IP and the NodePort
     ranges = len(spec.load_balancer_source_ranges or ()) if ingresses else 0
-    for count, limit, what in (
-        (ports * addresses, MAX_FRONTENDS, f"{addresses} addresses have {ports * addresses} frontends"),
-        (ports * ranges, MAX_SOURCE_RANGES, f"{ranges} source ranges need {ports * ranges} ranges"),
-    ):
-        if count > limit:
-            return f"its {ports} ports with {what}, and knft serves at most {limit}; split the Service"
+    if ports * addresses > MAX_FRONTENDS:
+        return _error(ports, f"{addresses} addresses have {ports * addresses} frontends", MAX_FRONTENDS)
+    if ports * ranges > MAX_SOURCE_RANGES:
+        return _error(ports, f"{ranges} source ranges need {ports * ranges} ranges", MAX_SOURCE_RANGES)
     return ""
+
+
+def _error(ports: int, what: str, limit: int) -> str:
+    return f"its {ports} ports with {what}, and knft serves at most {limit}; split the Service"
 
 
 def endpoint_count(endpoint_slice: EndpointSlice) -> int:

@@ -147,11 +147,9 @@ def _differs(slices: _ServiceSlices, name: str, record: _PendingSlice) -> bool:
 def expand_slice(endpoint_slice: EndpointSlice, node_name: str) -> EndpointsByPort:
     """Return the endpoints of one slice by port, without unusable ports and endpoints."""
     by_port: EndpointsByPort = {}
-    described = [
-        (addresses.canonical_text(endpoint.addresses[0]), _traits_of(endpoint, node_name))
-        for endpoint in endpoint_slice.endpoints or ()
-        if endpoint.addresses
-    ]
+    with_address = [endpoint for endpoint in endpoint_slice.endpoints or () if endpoint.addresses]
+    texts = addresses.canonical_texts([endpoint.addresses[0] for endpoint in with_address])
+    described = list(zip(texts, _traits_of(with_address, node_name), strict=True))
     for port in endpoint_slice.ports or ():
         if port.name is None or not port.port:
             continue
@@ -167,8 +165,12 @@ def _port_key(name: str, protocol: Protocol) -> PortKey:
     return PortKey(name, protocol)
 
 
-def _traits_of(endpoint: SliceEndpoint, node_name: str) -> EndpointTraits:
-    return _traits(endpoint.conditions, endpoint.hints, bool(node_name) and endpoint.node_name == node_name)
+def _traits_of(endpoints: Iterable[SliceEndpoint], node_name: str) -> list[EndpointTraits]:
+    has_name = bool(node_name)
+    return [
+        _traits(endpoint.conditions, endpoint.hints, has_name and endpoint.node_name == node_name)
+        for endpoint in endpoints
+    ]
 
 
 # Cached to share equal traits: 250 000 endpoints have few different ones.
@@ -202,9 +204,20 @@ def merge(parts: Iterable[EndpointsByPort]) -> EndpointsByPort:
     merged: dict[PortKey, dict[str, Endpoint]] = {}
     for part in parts:
         for port, endpoints in part.items():
-            by_key = merged.setdefault(port, {})
-            for endpoint in endpoints:
-                key = endpoint_key(*endpoint.target)
-                if not endpoint.traits.terminating or key not in by_key:
-                    by_key[key] = endpoint
-    return {port: tuple(map(by_key.__getitem__, sorted(by_key))) for port, by_key in merged.items() if by_key}
+            keyed = {
+                f"{address}:{number}" if ":" not in address else endpoint_key(address, number): endpoint
+                for endpoint in endpoints
+                for address, number in [endpoint.target]
+            }
+            if port not in merged and len(keyed) == len(endpoints):
+                merged[port] = keyed
+            else:
+                _merge_into(merged.setdefault(port, {}), endpoints)
+    return {port: tuple([by_key[key] for key in sorted(by_key)]) for port, by_key in merged.items() if by_key}
+
+
+def _merge_into(by_key: dict[str, Endpoint], endpoints: Iterable[Endpoint]) -> None:
+    for endpoint in endpoints:
+        key = endpoint_key(*endpoint.target)
+        if not endpoint.traits.terminating or key not in by_key:
+            by_key[key] = endpoint

@@ -1,6 +1,8 @@
 """Elements of sets and maps: encoded as JSON and text, and decoded from a listing."""
 
 import ipaddress
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from knft.nft.codec.statements import statement_json, statement_text
@@ -13,8 +15,14 @@ FOREIGN_VERDICT = Entry(Goto(""), "")
 removes the element."""
 
 
+_SAFE_COMMENT = re.compile(r"[ !#-\[\]-~]*+")
+"""Printable ASCII without double quotes and backslashes."""
+
+
 def comment_text(comment: str) -> str:
     """Return a comment that all libraries accept: printable ASCII without quotes, truncated to the maximum length."""
+    if _SAFE_COMMENT.fullmatch(comment):
+        return comment[:COMMENT_BYTES]
     safe = "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "?" for c in comment)
     return safe[:COMMENT_BYTES]
 
@@ -36,10 +44,17 @@ def key_json(key: Key) -> Any:  # noqa: ANN401 - JSON has every type
     return {"concat": [_part_json(part) for part in key]}
 
 
+def elements_json(elements: Mapping[Key, Value]) -> list[Any]:
+    """Return the elements of one container as libnftables JSON."""
+    if isinstance(next(iter(elements.values()), None), tuple):
+        # The most frequent case: keys of endpoint maps are addresses and numbers, which need no conversion.
+        return [[{"concat": key}, {"concat": value}] for key, value in elements.items()]
+    return [element_json(key, value) for key, value in elements.items()]
+
+
 def element_json(key: Key, value: Value) -> Any:  # noqa: ANN401 - JSON has every type
     """Return an element with its value as libnftables JSON."""
     if isinstance(value, tuple):
-        # The most frequent case: keys of endpoint maps are addresses and numbers, which need no conversion.
         return [{"concat": key}, {"concat": value}]
     written = key_json(key)
     if value is None:

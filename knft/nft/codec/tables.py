@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from knft.nft.codec.elements import comment_text, element_json, element_text, key_json
+from knft.nft.codec.elements import comment_text, element_text, elements_json, key_json
 from knft.nft.codec.statements import statement_json, statement_text
 from knft.nft.expressions import Rule
 from knft.nft.objects import Chain, Container, Hook, Key, Table, Value
@@ -85,8 +85,7 @@ def _commands(transaction: Transaction) -> Iterator[Json]:
         elements = [key_json(key) for key in keys]
         yield {"delete": {"element": {**where, "name": name, "elem": elements}}}
     for name, added in transaction.added.items():
-        elements = [element_json(key, value) for key, value in added.items()]
-        yield {"add": {"element": {**where, "name": name, "elem": elements}}}
+        yield {"add": {"element": {**where, "name": name, "elem": elements_json(added)}}}
     for name, keys in transaction.deferred_removals.items():
         yield {"delete": {"element": {**where, "name": name, "elem": [key_json(key) for key in keys]}}}
     for name in transaction.deleted_chains:
