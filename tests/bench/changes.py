@@ -64,9 +64,9 @@ def kinds(shape: Shape) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if kind != ANOTHER_REPLACED or shape.first_endpoints)
 
 
-def steps(cluster: Cluster, kind: str, count: int) -> Iterator[Step]:
-    """Apply ``count`` steps of a kind to the cluster, and yield each."""
-    for turn in range(count):
+def steps(cluster: Cluster, kind: str, count: int, first: int = 0) -> Iterator[Step]:
+    """Apply ``count`` steps of a kind to the cluster, from number ``first`` on, and yield each."""
+    for turn in range(first, first + count):
         step = KINDS[kind](cluster, turn)
         for _, after in step:
             cluster.put(after)

@@ -18,6 +18,7 @@ from msgspec import Struct
 from msgspec.json import decode, encode
 
 from tests.bench.process_tree import pss_mib
+from tests.bench.served_cluster import served_cluster
 from tests.support.lab.namespace import Namespace
 from tests.support.privilege import PrivilegeError, ensure_namespaces
 
@@ -82,23 +83,17 @@ def main() -> None:
 
 
 def _measure(services: int, endpoints: int) -> list[str]:
-    server_command = [sys.executable, "-m", "tests.bench.from_bytes", "--part", "serve"]
-    server_command += ["--services", str(services), "--endpoints", str(endpoints)]
     problems = []
-    with closing(Namespace.create("large-sync")) as namespace:
-        namespace.run(["ip", "link", "set", "lo", "up"])
-        with namespace.popen(server_command, stdout=subprocess.PIPE) as server:
-            try:
-                assert server.stdout is not None
-                url = str(server.stdout.readline().split()[0])
-                for name, limits in (("first sync", FIRST_SYNC), ("restart", RESTART)):
-                    found = _measure_knft(namespace, url)
-                    print(f"{name} of {services} x {endpoints}: {found}", flush=True)
-                    problems += limits.problems(name, found)
-                    if name == "restart" and found.elements:
-                        problems.append(f"the restart sent {found.elements} elements")
-            finally:
-                server.kill()
+    with (
+        closing(Namespace.create("large-sync")) as namespace,
+        served_cluster(namespace, ["--services", str(services), "--endpoints", str(endpoints)]) as cluster,
+    ):
+        for name, limits in (("first sync", FIRST_SYNC), ("restart", RESTART)):
+            found = _measure_knft(namespace, cluster.url)
+            print(f"{name} of {services} x {endpoints}: {found}", flush=True)
+            problems += limits.problems(name, found)
+            if name == "restart" and found.elements:
+                problems.append(f"the restart sent {found.elements} elements")
     return problems
 
 

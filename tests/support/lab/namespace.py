@@ -107,13 +107,14 @@ class Namespace:
         self,
         argv: Sequence[str],
         *,
+        stdin: int | None = None,
         stdout: int | IO[str] | None = None,
         stderr: int | IO[str] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[str]:
         """Start a program in the namespace. The caller must end it, because it keeps the namespace alive."""
         with self.entered():
-            return subprocess.Popen(argv, stdout=stdout, stderr=stderr, env=env, text=True)
+            return subprocess.Popen(argv, stdin=stdin, stdout=stdout, stderr=stderr, env=env, text=True)
 
     def sysctl(self, key: str, value: int | str) -> None:
         """Set a sysctl of the namespace, such as ``net.ipv4.ip_forward``."""

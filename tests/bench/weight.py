@@ -1,0 +1,161 @@
+"""``python -m tests.bench.weight`` measures what the daemon costs: CPU time of a start and of changes, and memory.
+
+It runs ``knft run`` with a process that serves a cluster like an API server; in turn, if there are several programs,
+such as an older version. CPU time and memory are those of all of the daemon's processes. A change is measured from the
+time when the server sends its event until nothing has happened for a while, without what the daemon uses in the same
+time when nothing changes.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from statistics import median
+
+import urllib3
+from msgspec import Struct
+
+from tests.bench.cluster import AFFINITY_SECONDS
+from tests.bench.process_tree import cpu_seconds, is_busy, pss_mib
+from tests.bench.served_cluster import NODE_NAME, ServedCluster, served_cluster
+from tests.support.lab.namespace import Namespace
+from tests.support.privilege import PrivilegeError, ensure_namespaces
+
+METRICS = "127.0.0.1:10249"
+SYNCED = re.compile(r"IPv6: full sync of ")
+TIME_LIMIT = 600.0
+SETTLE_SECONDS, CHANGE_SECONDS, BULK_SECONDS = 3.0, 0.25, 1.0
+BULK = 200
+POLL_SECONDS = 0.002
+_KUBECONFIG = """apiVersion: v1
+kind: Config
+clusters: [{{name: c, cluster: {{server: "{url}"}}}}]
+contexts: [{{name: c, context: {{cluster: c, user: u}}}}]
+users: [{{name: u, user: {{}}}}]
+current-context: c
+"""
+
+
+class Weight(Struct, frozen=True):
+    """What the daemon needs: seconds of CPU until its rules are in force, MiB of memory, ms of CPU for each change."""
+
+    start_cpu_s: float
+    start_s: float
+    settled_mib: float
+    changed_mib: float
+    change_cpu_ms: float
+    bulk_cpu_ms: float
+    idle_cpu_ms: float
+    """In a second without changes."""
+
+
+def main() -> None:
+    """Measure, and print a table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.weight", description=__doc__)
+    parser.add_argument("--services", type=int, nargs="+", default=[100, 1000, 10_000])
+    parser.add_argument("--endpoints", type=int, default=10, help="of each Service")
+    parser.add_argument("--sticky", action="store_true", help="the Services have session affinity")
+    parser.add_argument("--changes", type=int, default=40, help="number of single changes")
+    parser.add_argument("--runs", type=int, default=3, help="runs of each program, in turn; the median counts")
+    parser.add_argument("--programs", nargs="+", default=[str(Path(sys.executable).with_name("knft"))])
+    arguments = parser.parse_args()
+    try:
+        ensure_namespaces()
+    except PrivilegeError as error:
+        sys.exit(f"bench: {error}")
+    print("load:", *os.getloadavg())
+    print("| Services | program |", " | ".join(Weight.__struct_fields__), "|\n", "| --- " * 9, "|", sep="")
+    for services in arguments.services:
+        found: dict[str, list[Weight]] = {program: [] for program in arguments.programs}
+        for _ in range(arguments.runs):
+            for program, weights in found.items():
+                weights.append(_measure(program, services, arguments))
+        for program, weights in found.items():
+            values = (median(getattr(each, name) for each in weights) for name in Weight.__struct_fields__)
+            print(f"| {services} | {program} |", " | ".join(f"{value:.3g}" for value in values), "|", flush=True)
+    print("load:", *os.getloadavg())
+
+
+def _measure(program: str, services: int, arguments: argparse.Namespace) -> Weight:
+    flags = ["--services", str(services), "--endpoints", str(arguments.endpoints)]
+    flags += ["--affinity-seconds", str(AFFINITY_SECONDS)] if arguments.sticky else []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(Namespace.create("weight")) as namespace,
+        served_cluster(namespace, flags) as cluster,
+    ):
+        kubeconfig, log = Path(folder, "kubeconfig"), Path(folder, "log")
+        kubeconfig.write_text(_KUBECONFIG.format(url=cluster.url))
+        command = [program, "run", f"--kubeconfig={kubeconfig}", f"--hostname-override={NODE_NAME}"]
+        command += ["--min-sync-period=0", "--conntrack-max-per-core=0", f"--metrics-bind-address={METRICS}"]
+        with log.open("w") as output:
+            started = time.monotonic()
+            process = namespace.popen(command, stderr=output, env=_environment())
+        try:
+            _wait(lambda: SYNCED.search(log.read_text()) is not None, process)
+            return _measure_running(process.pid, time.monotonic() - started, namespace, cluster, arguments.changes)
+        finally:
+            process.terminate()
+            process.wait(TIME_LIMIT)
+
+
+def _measure_running(pid: int, seconds: float, namespace: Namespace, cluster: ServedCluster, changes: int) -> Weight:
+    start_cpu = cpu_seconds(pid)
+    time.sleep(SETTLE_SECONDS)
+    settled = pss_mib(pid)
+    idle = median(_cpu_of(pid, lambda: None, CHANGE_SECONDS) for _ in range(12)) / CHANGE_SECONDS
+    before = _sync_count(namespace)
+    single = [_cpu_of(pid, lambda: cluster.replace_endpoints(1), CHANGE_SECONDS) for _ in range(changes)]
+    if _sync_count(namespace) - before < changes:
+        sys.exit(f"bench: knft made {_sync_count(namespace) - before} syncs for {changes} changes")
+    bulk = [_cpu_of(pid, lambda: cluster.replace_endpoints(BULK), BULK_SECONDS) for _ in range(5)]
+    return Weight(
+        start_cpu,
+        seconds,
+        settled,
+        pss_mib(pid),
+        (median(single) - idle * CHANGE_SECONDS) * 1e3,
+        (median(bulk) - idle * BULK_SECONDS) / BULK * 1e3,
+        idle * 1e3,
+    )
+
+
+def _cpu_of(pid: int, action: Callable[[], None], seconds: float) -> float:
+    before = cpu_seconds(pid)
+    action()
+    time.sleep(seconds)
+    while is_busy(pid):
+        time.sleep(POLL_SECONDS)
+    return cpu_seconds(pid) - before
+
+
+def _sync_count(namespace: Namespace) -> int:
+    """Return how many partial syncs of IPv4 have ended."""
+    with namespace.entered():
+        text = urllib3.request("GET", f"http://{METRICS}/metrics").data.decode()
+    name = "kubeproxy_sync_partial_proxy_rules_duration_seconds_count"
+    found = re.search(rf'^{name}{{ip_family="IPv4"}} (\S+)', text, re.MULTILINE)
+    return int(float(found[1])) if found else 0
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment without the prohibition of bytecode files, which cost each start 0.1 s."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
+def _wait(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + TIME_LIMIT
+    while not condition():
+        if process.poll() is not None or time.monotonic() > deadline:
+            sys.exit("bench: knft has not synced")
+        time.sleep(POLL_SECONDS)
+
+
+if __name__ == "__main__":
+    main()
