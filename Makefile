@@ -24,7 +24,7 @@ help:
 	@echo 'make test-cluster  run knft against a real etcd and kube-apiserver, built once from Go modules; ARGS selects test files'
 	@echo 'make test-parity   run knft beside the real kube-proxy in random clusters, and compare packets, rules, metrics, health and conntrack; ARGS="--seed 7"'
 	@echo 'make test-migration change a node from the real kube-proxy to knft and back, while clients connect; no connection may be lost'
-	@echo 'make churn         measure latency at 1 000 endpoint changes a second through the API server'
+	@echo 'make churn         measure latency at 10, 100 and 1 000 endpoint changes a second through the API server (eight minutes)'
 	@echo 'make fuzz          search for manifests that break knft, for ten minutes; SECONDS=60 SEED=7'
 	@echo 'make soak          run long tests: 100 000 steps of a random history, 100 000 changes of sticky Services, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS, SEED'
 	@echo 'make bench         measure knft and kube-proxy'"'"'s rule layouts: JSON, a table, a plot (over half an hour)'
@@ -120,6 +120,8 @@ bench: $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' || echo 'bench: matplotlib cannot be installed here'
 	@$(RUN) -m tests.bench $(ARGS)
 	@$(RUN) -m tests.bench.large_sync
+	@sh tests/cluster/bench/install.sh
+	@$(RUN) -m tests.cluster.bench.throughput
 
 # ARGS="--quick" checks everything on a tiny cluster; ARGS="--sizes 10000x10" takes half an hour, because of kube-proxy.
 bench-cluster: $(INSTALLED)

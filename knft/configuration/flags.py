@@ -14,7 +14,7 @@ from knft.configuration.document import (
     with_port,
 )
 from knft.configuration.options import SECTION_BY_MODE, Kind, Option
-from knft.configuration.table import FIELDS, FLAGS
+from knft.configuration.table import FIELDS, FLAGS, MIN_SYNC_PERIOD
 from knft.errors import UsageError
 from knft.source.formatting import format_value
 
@@ -51,7 +51,7 @@ def document_from_flags(given: GivenFlags, origins: Origins) -> Document:
     mode = given.get("--proxy-mode", "")
     if mode == "ipvs":
         # kube-proxy's flags start from the defaults of mode iptables.
-        set_field(document, "ipvs.minSyncPeriod", "1s")
+        set_field(document, "ipvs.minSyncPeriod", MIN_SYNC_PERIOD)
     for flag, value in given.items():
         row = FLAGS[flag]
         if not row.field or (flag in _PER_MODE_FLAGS and not _applies_in_mode(flag, mode)):

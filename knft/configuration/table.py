@@ -19,6 +19,9 @@ IPTABLES_OR_IPVS = (*IPTABLES, *IPVS)
 
 MASQUERADE_BIT_RANGE = (0, 31)
 
+MIN_SYNC_PERIOD = "20ms"
+"""kube-proxy's default is 1s. A sync of knft costs what changed: see docs/performance.md#latency."""
+
 _JSON = "knft always requests JSON"
 _NO_IPVS = "knft does not use IPVS"
 _CONNTRACK_TIMEOUTS = f"{_NO_IPVS}; conntrack's timeouts apply"
@@ -48,7 +51,7 @@ KNFT_OPTIONS = (
     Option("", ("--service-cidr",), LIST, SUPPORTED, "ranges of cluster IPs, in addition to ServiceCIDR objects; "
            "packets to unallocated addresses are dropped", is_knft_only=True, applies_with_file=True, metavar="CIDR"),
     Option("", ("--min-sync-period",), DURATION, SUPPORTED, "minimum interval between two syncs, whatever the mode",
-           is_knft_only=True, applies_with_file=True, metavar="DURATION", default_if_not_zero="1s"),
+           is_knft_only=True, applies_with_file=True, metavar="DURATION", default_if_not_zero=MIN_SYNC_PERIOD),
     Option("", ("--sync-period",), DURATION, SUPPORTED, "interval before a failed sync, or a quarantined "
            "Service port, is first retried, whatever the mode; health checks fail if a change waits for twice "
            "this time",
@@ -147,7 +150,8 @@ RULE_OPTIONS = (
     Option("iptables.syncPeriod", ("--iptables-sync-period",), DURATION, SUPPORTED, "interval before a failed sync is "
            "retried; no effect in mode ipvs", modes=IPTABLES, default_if_not_zero="30s", field_note=_OWN_SECTION),
     Option("iptables.minSyncPeriod", ("--iptables-min-sync-period",), DURATION, SUPPORTED, "minimum interval between "
-           "two syncs; no effect in mode ipvs", modes=IPTABLES, default_if_not_zero="1s", field_note=_OWN_SECTION),
+           "two syncs; no effect in mode ipvs", modes=IPTABLES, default_if_not_zero=MIN_SYNC_PERIOD,
+           field_note=_OWN_SECTION),
     Option("ipvs.syncPeriod", ("--ipvs-sync-period",), DURATION, SUPPORTED, "interval before a failed sync is retried, "
            "in mode ipvs", modes=IPVS, default_if_not_zero="30s"),
     Option("ipvs.minSyncPeriod", ("--ipvs-min-sync-period",), DURATION, SUPPORTED, "minimum interval between two "
@@ -166,7 +170,7 @@ RULE_OPTIONS = (
     Option("nftables.syncPeriod", (), DURATION, SUPPORTED, "interval before a failed sync is retried, in mode nftables",
            modes=NFTABLES, default_if_not_zero="30s"),
     Option("nftables.minSyncPeriod", (), DURATION, SUPPORTED, "minimum interval between two syncs, in mode nftables",
-           modes=NFTABLES, default_if_not_zero="1s"),
+           modes=NFTABLES, default_if_not_zero=MIN_SYNC_PERIOD),
     Option("portRange", ("--proxy-port-range",), STRING, IGNORED, "knft opens no ports for Services"),
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ def test_kubeadm_file_gives_kube_proxys_defaults() -> None:
     settings = load("--hostname-override=node-1", text=KUBEADM.read_text())
     assert settings.config.node_name == "node-1"
     assert settings.config.cluster_cidrs == ("10.244.0.0/16",)
-    assert (settings.config.min_sync_period, settings.config.sync_period) == (1.0, 30.0)
+    assert (settings.config.min_sync_period, settings.config.sync_period) == (0.02, 30.0)
     assert (settings.config.masquerade_bit, settings.config.masquerade_all) == (14, False)
     assert settings.config.nodeport_addresses == ("primary",)
     assert settings.client == ClientSettings("/var/lib/kube-proxy/kubeconfig.conf", "", 5.0, 10)
@@ -60,11 +60,13 @@ SECTIONS = {
     "iptables": Section(f"mode: iptables{ALL}", (2.0, 20.0, 2, True)),
     "ipvs uses the masquerade fields of iptables": Section(f"mode: ipvs{ALL}", (3.0, 30.0, 2, True)),
     "nftables": Section(f"mode: nftables{ALL}", (4.0, 40.0, 4, False)),
-    "0 means 1 s": Section("iptables: {minSyncPeriod: 0s}", (1.0, 30.0, 14, False)),
-    "0 means 1 s in mode nftables": Section("mode: nftables\nnftables: {minSyncPeriod: 0}", (1.0, 30.0, 14, False)),
+    "0 means the default": Section("iptables: {minSyncPeriod: 0s}", (0.02, 30.0, 14, False)),
+    "0 means the default in mode nftables": Section(
+        "mode: nftables\nnftables: {minSyncPeriod: 0}", (0.02, 30.0, 14, False)
+    ),
     "0 means 0 in mode ipvs": Section("mode: ipvs\nipvs: {minSyncPeriod: 0s}", (0.0, 30.0, 14, False)),
     "a missing field means 0 in mode ipvs": Section("mode: ipvs", (0.0, 30.0, 14, False)),
-    "an empty section": Section("iptables:\nnftables: null", (1.0, 30.0, 14, False)),
+    "an empty section": Section("iptables:\nnftables: null", (0.02, 30.0, 14, False)),
 }
 
 
@@ -133,22 +135,22 @@ class PeriodFlags(NamedTuple):
 IPTABLES_PERIODS = "--iptables-min-sync-period=2s --iptables-sync-period=20s"
 IPVS_PERIODS = "--ipvs-min-sync-period=3s --ipvs-sync-period=33s"
 PERIODS = {
-    "no flags": PeriodFlags("", (1.0, 30.0)),
+    "no flags": PeriodFlags("", (0.02, 30.0)),
     "iptables flags without a mode": PeriodFlags(IPTABLES_PERIODS, (2.0, 20.0)),
     "iptables flags in mode iptables": PeriodFlags(f"{IPTABLES_PERIODS} --proxy-mode=iptables", (2.0, 20.0)),
     "iptables flags in mode nftables": PeriodFlags(f"{IPTABLES_PERIODS} --proxy-mode=nftables", (2.0, 20.0)),
     "iptables flags in mode ipvs": PeriodFlags(
-        f"{IPTABLES_PERIODS} --proxy-mode=ipvs", (1.0, 30.0), ("--iptables-min-sync-period", "--iptables-sync-period")
+        f"{IPTABLES_PERIODS} --proxy-mode=ipvs", (0.02, 30.0), ("--iptables-min-sync-period", "--iptables-sync-period")
     ),
     "ipvs flags in mode ipvs": PeriodFlags(f"{IPVS_PERIODS} --proxy-mode=ipvs", (3.0, 33.0)),
     "ipvs flags after the mode": PeriodFlags(f"--proxy-mode=ipvs {IPVS_PERIODS}", (3.0, 33.0)),
     "ipvs flags without a mode": PeriodFlags(
-        IPVS_PERIODS, (1.0, 30.0), ("--ipvs-min-sync-period", "--ipvs-sync-period")
+        IPVS_PERIODS, (0.02, 30.0), ("--ipvs-min-sync-period", "--ipvs-sync-period")
     ),
     "ipvs flags in mode nftables": PeriodFlags(
-        f"{IPVS_PERIODS} --proxy-mode=nftables", (1.0, 30.0), ("--ipvs-min-sync-period", "--ipvs-sync-period")
+        f"{IPVS_PERIODS} --proxy-mode=nftables", (0.02, 30.0), ("--ipvs-min-sync-period", "--ipvs-sync-period")
     ),
-    "mode ipvs without period flags": PeriodFlags("--proxy-mode=ipvs", (1.0, 30.0)),
+    "mode ipvs without period flags": PeriodFlags("--proxy-mode=ipvs", (0.02, 30.0)),
     "a flag of 0 means 0": PeriodFlags("--iptables-min-sync-period=0", (0.0, 30.0)),
     "knft's own flags": PeriodFlags("--min-sync-period=5s --sync-period=50s", (5.0, 50.0)),
     "knft's own flags win over iptables flags": PeriodFlags(

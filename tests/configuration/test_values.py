@@ -46,7 +46,7 @@ INVALID_FIELDS = {
         "nftables.masqueradeBit", 32, "32 is not between 0 and 31", mode="nftables"
     ),
     "a negative period": invalid_field(
-        "iptables.syncPeriod", "-1s", "-1s must be more than 0 and not less than {}iptables.minSyncPeriod, 1s"
+        "iptables.syncPeriod", "-1s", "-1s must be more than 0 and not less than {}iptables.minSyncPeriod, 20ms"
     ),
     "a period less than the minimum period": invalid_field(
         "iptables.syncPeriod",
@@ -63,8 +63,8 @@ INVALID_FIELDS = {
     ),
     "periods of mode nftables": invalid_field(
         "nftables.syncPeriod",
-        "500ms",
-        "500ms must be more than 0 and not less than {}nftables.minSyncPeriod, 1s",
+        "5ms",
+        "5ms must be more than 0 and not less than {}nftables.minSyncPeriod, 20ms",
         mode="nftables",
     ),
     "a negative minimum period": invalid_field("iptables.minSyncPeriod", "-5ms", "-5ms is less than 0"),
@@ -297,7 +297,7 @@ INVALID_FLAGS = {
     "--conntrack-udp-timeout=1": "--conntrack-udp-timeout: '1' is not a duration; write it as in 1s, 500ms or 1m30s",
     "--config-sync-period=0s": "--config-sync-period: 0s must be more than 0",
     "--iptables-sync-period=1ms": (
-        "--iptables-sync-period: 1ms must be more than 0 and not less than --min-sync-period, 1s"
+        "--iptables-sync-period: 1ms must be more than 0 and not less than --min-sync-period, 20ms"
     ),
     "--nodeport-addresses=localhost": f"--nodeport-addresses: {LOCALHOST}",
     "--detect-local-mode=BridgeInterface": (

@@ -32,6 +32,10 @@ class Testbed:
     def __init__(self, lab: Lab, cluster: Cluster, connections: Connections, folder: Path, endpoints: int) -> None:
         """Use an API server that has the Nodes and the service CIDR, and no Service of this benchmark."""
         self.node = lab.host(NODE.host).namespace
+        self.remote = lab.host(REMOTE.host).namespace
+        self.outside = lab.host("outside").namespace
+        self.pod = lab.pods(NODE.host)[0].namespace
+        """The local pod."""
         self.cluster = cluster
         self.connections = connections
         self.folder = folder

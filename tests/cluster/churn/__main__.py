@@ -1,4 +1,4 @@
-"""``python -m tests.cluster.churn``: measures with the default minimum sync interval, and with 0."""
+"""``python -m tests.cluster.churn``: measures at several rates of changes, with several minimum sync intervals."""
 
 import argparse
 import sys
@@ -10,11 +10,12 @@ import msgspec
 from tests.bench.machine import describe, load_at_end
 from tests.bench.results import RESULTS_FOLDER
 from tests.cluster.build import programs
-from tests.cluster.churn.run import ChurnParameters, ChurnResult, ChurnRun
+from tests.cluster.churn.run import DEFAULT, ChurnParameters, ChurnResult, ChurnRun
 from tests.cluster.setup_error import SetupError
 from tests.support.privilege import PrivilegeError, ensure_namespaces
 
-INTERVALS = ("1s", "0s")
+RATES = (10, 100, 1000)
+INTERVALS = (DEFAULT, "1s", "0s")
 
 
 def main() -> None:
@@ -26,12 +27,15 @@ def main() -> None:
     except (PrivilegeError, SetupError) as problem:
         sys.exit(f"churn: {problem}")
     machine = describe() | {"Kubernetes": release}
-    parameters = ChurnParameters(
-        arguments.services, arguments.endpoints, arguments.changes, arguments.each, arguments.writers, arguments.seconds
-    )
-    outcomes = [_measured(parameters, interval) for interval in arguments.intervals]
+    extents = [
+        ChurnParameters(
+            arguments.services, arguments.endpoints, rate, arguments.each, arguments.writers, arguments.seconds
+        )
+        for rate in arguments.changes
+    ]
+    outcomes = [_measured(extent, interval) for extent in extents for interval in arguments.intervals]
     arguments.results.mkdir(parents=True, exist_ok=True)
-    results = {"machine": machine | load_at_end(), "extent": parameters, "runs": outcomes}
+    results = {"machine": machine | load_at_end(), "extents": extents, "runs": outcomes}
     (arguments.results / "churn.json").write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
     print(f"churn: written to {arguments.results / 'churn.json'}")
     sys.exit(any(outcome.wrong for outcome in outcomes))
@@ -65,11 +69,13 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.cluster.churn", description=__doc__)
     parser.add_argument("--services", type=int, default=1000, help="Services, each with one slice")
     parser.add_argument("--endpoints", type=int, default=10, help="endpoints of each Service")
-    parser.add_argument("--changes", type=int, default=1000, help="endpoint changes per second")
+    parser.add_argument("--changes", type=int, nargs="+", default=RATES, help="endpoint changes per second")
     parser.add_argument("--each", type=int, default=5, help="endpoint changes per update of a slice")
     parser.add_argument("--writers", type=int, default=8, help="number of writer processes")
-    parser.add_argument("--seconds", type=float, default=60.0, help="duration in seconds")
-    parser.add_argument("--intervals", nargs="+", default=INTERVALS, help="minimum sync intervals")
+    parser.add_argument("--seconds", type=float, default=30.0, help="duration of each measurement in seconds")
+    parser.add_argument(
+        "--intervals", nargs="+", default=INTERVALS, help=f"minimum sync intervals; {DEFAULT!r} for none that is given"
+    )
     parser.add_argument("--results", type=Path, default=RESULTS_FOLDER, help="folder for churn.json")
     return parser
 

@@ -26,6 +26,9 @@ from tests.cluster.service_account import ServiceAccount
 from tests.support.lab.namespace import Namespace
 from tests.support.scenario import Scenario
 
+DEFAULT = "default"
+"""The interval without a flag."""
+
 _EACH_WRITER = 1 << 20
 """The count of numbers that each writer has for its changes."""
 
@@ -65,7 +68,7 @@ class ChurnRun:
     """A context manager: inside of it, a cluster, knft and the writers run."""
 
     def __init__(self, folder: Path, parameters: ChurnParameters, interval: str) -> None:
-        """Start nothing yet; ``interval`` is the value of ``--min-sync-period``, files go to ``folder``."""
+        """Start nothing yet; ``interval`` is a value of ``--min-sync-period`` or DEFAULT, files go to ``folder``."""
         self._folder, self._parameters, self._interval = folder, parameters, interval
         self._open = ExitStack()
 
@@ -79,7 +82,8 @@ class ChurnRun:
             for index in range(self._parameters.services):
                 cluster.api.create(service(index))
             self._marker = Marker(cluster.api, node)
-            flags = (*FLAGS, f"--min-sync-period={self._interval}", "-v=0")
+            chosen = () if self._interval == DEFAULT else (f"--min-sync-period={self._interval}",)
+            flags = (*FLAGS, *chosen, "-v=0")
             self._daemon = ClusterKnft(cluster, ServiceAccount(cluster), self._folder / "knft", *flags)
             stack.callback(self._daemon.close)
             self._daemon.start()
