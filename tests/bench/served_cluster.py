@@ -91,13 +91,20 @@ def service_json(spec: ServiceSpec) -> dict[str, Any]:
             "clusterIP": spec.cluster_ip,
             "clusterIPs": [spec.cluster_ip],
             "type": "ClusterIP",
-            "sessionAffinity": "None",
+            **_affinity(spec),
             "ipFamilies": ["IPv4"],
             "ipFamilyPolicy": "SingleStack",
             "internalTrafficPolicy": "Cluster",
         },
         "status": {"loadBalancer": {}},
     }
+
+
+def _affinity(spec: ServiceSpec) -> dict[str, Any]:
+    if not spec.affinity_seconds:
+        return {"sessionAffinity": "None"}
+    config = {"clientIP": {"timeoutSeconds": spec.affinity_seconds}}
+    return {"sessionAffinity": "ClientIP", "sessionAffinityConfig": config}
 
 
 def slice_json(spec: ServiceSpec, version: int = 0) -> dict[str, Any]:
