@@ -3,6 +3,7 @@
 import json
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,14 @@ KEEP_HOST_SYSCTLS = ("--conntrack-max-per-core=0", "--conntrack-tcp-timeout-clos
 class ApiServerKnft(LoggedProcess):
     """One ``knft run``, in the network namespace of its API server."""
 
-    def __init__(self, namespace: Namespace, server: FakeApiServer, folder: Path, *flags: str) -> None:
+    def __init__(
+        self, namespace: Namespace, server: FakeApiServer, folder: Path, *flags: str, before: Sequence[str] = ()
+    ) -> None:
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(json.dumps(kubeconfig_for(server.url)))
         self.namespace = namespace
         command = [
+            *before,
             *KNFT,
             "run",
             f"--kubeconfig={kubeconfig}",

@@ -3,13 +3,13 @@
 See docs/design/worker-process.md#licences.
 """
 
-import os
 import re
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from tests.support.import_log import ImportLog
 from tests.support.knft_run import KnftRun
 from tests.support.lab.namespace import Namespace
 from tests.support.processes import worker_processes
@@ -27,21 +27,6 @@ DEPENDENCIES = {
     if not module.startswith("_") and REQUIRED.intersection(name.lower().replace("_", "-") for name in distributions)
 }
 
-RECORD_IMPORTS = """
-import os, sys
-
-file = open(os.path.join(os.environ["IMPORTS"], str(os.getpid())), "a", buffering=1)
-
-
-def record(event, arguments):
-    if event == "import":
-        print(arguments[0], file=file)
-
-
-sys.addaudithook(record)
-"""
-"""Python imports this as ``sitecustomize`` at its start; the hook sees each module that the process loads later."""
-
 
 def _packages(modules: set[str]) -> set[str]:
     return {module.partition(".")[0] for module in modules} & DEPENDENCIES
@@ -49,17 +34,13 @@ def _packages(modules: set[str]) -> set[str]:
 
 def test_only_needed_packages_are_loaded(namespace: Namespace, tmp_path: Path) -> None:
     """The daemon and its worker process have synced a Service and a change of it."""
-    hooks, imports = tmp_path / "hooks", tmp_path / "imports"
-    hooks.mkdir()
-    imports.mkdir()
-    (hooks / "sitecustomize.py").write_text(RECORD_IMPORTS)
-    python_path = os.pathsep.join(filter(None, [str(hooks), os.environ.get("PYTHONPATH")]))
-    with KnftRun(namespace, tmp_path, before=["env", f"PYTHONPATH={python_path}", f"IMPORTS={imports}"]) as knft:
+    imports = ImportLog(tmp_path / "imports")
+    with KnftRun(namespace, tmp_path, before=imports.prefix) as knft:
         knft.write_service(2)
         knft.wait_until(lambda: knft.has_cluster_ip(2))
         daemon = knft.process.pid
         (worker,) = worker_processes(daemon)
-        modules = {pid: set((imports / str(pid)).read_text().split()) for pid in (daemon, worker)}
+        modules = {pid: imports.modules(pid) for pid in (daemon, worker)}
         maps = {pid: Path(f"/proc/{pid}/maps").read_text() for pid in (daemon, worker)}
     assert _packages(modules[daemon]) == DAEMON_PACKAGES
     assert _packages(modules[worker]) == WORKER_PACKAGES
