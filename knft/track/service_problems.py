@@ -101,9 +101,9 @@ class ServiceProblems:
             case Service() as service:
                 self._record_service(service.key, current)  # type: ignore[arg-type]
             case _:
-                for item in (previous, current):
-                    if item is not None and (label := item.metadata.proxy_labels.service_name):
-                        self._changed[NamespacedName(item.metadata.namespace, label)] = None
+                used = {_use_of(item) for item in (previous, current)}
+                if len(used) > 1:
+                    self._changed.update((name, None) for name, *_ in used if name is not None)
 
     def _record_service(self, name: NamespacedName, current: Service | None) -> None:
         self._changed[name] = None
@@ -171,6 +171,17 @@ class ServiceProblems:
             if conflict := self._conflict_of(address):
                 yield AddressConflict(name, address, conflict)
                 return
+
+
+def _use_of(item: Service | EndpointSlice | None) -> tuple[NamespacedName | None, bool, object]:
+    """Return what problems depend on: the slice's Service, whether it has endpoints, and its ports.
+
+    Nearly all changes replace an endpoint, and leave these as they are.
+    """
+    label = item.metadata.proxy_labels.service_name if item is not None else None
+    if not isinstance(item, EndpointSlice) or not label:
+        return None, False, None
+    return NamespacedName(item.metadata.namespace, label), bool(item.endpoints), item.ports
 
 
 def _external_addresses(service: Service) -> Iterator[str]:

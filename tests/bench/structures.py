@@ -59,7 +59,6 @@ def structure_sizes(shape: Shape) -> Iterator[StructureSize]:
         ("Service ports", state._services),
         ("endpoints of Service ports", state._endpoints),
         ("claims to frontends", state._frontends),
-        ("checks of Services", daemon._service_warnings),
         ("programmed contents", (programmed._contents, programmed._members) if programmed is not None else ()),
     ):
         count, size = _measure(root, seen)
