@@ -20,7 +20,9 @@ IPTABLES_OR_IPVS = (*IPTABLES, *IPVS)
 MASQUERADE_BIT_RANGE = (0, 31)
 
 MIN_SYNC_PERIOD = "20ms"
-"""kube-proxy's default is 1s. A sync of knft costs what changed: see docs/performance.md#latency."""
+"""A sync of knft costs what changed: see docs/performance.md#latency."""
+_KUBE_PROXYS_MINIMUM = "1s"
+"""kube-proxy's default, which it writes into the sections of all modes."""
 
 _JSON = "knft always requests JSON"
 _NO_IPVS = "knft does not use IPVS"
@@ -151,7 +153,7 @@ RULE_OPTIONS = (
            "retried; no effect in mode ipvs", modes=IPTABLES, default_if_not_zero="30s", field_note=_OWN_SECTION),
     Option("iptables.minSyncPeriod", ("--iptables-min-sync-period",), DURATION, SUPPORTED, "minimum interval between "
            "two syncs; no effect in mode ipvs", modes=IPTABLES, default_if_not_zero=MIN_SYNC_PERIOD,
-           field_note=_OWN_SECTION),
+           values_without_warning=(_KUBE_PROXYS_MINIMUM,), field_note=_OWN_SECTION),
     Option("ipvs.syncPeriod", ("--ipvs-sync-period",), DURATION, SUPPORTED, "interval before a failed sync is retried, "
            "in mode ipvs", modes=IPVS, default_if_not_zero="30s"),
     Option("ipvs.minSyncPeriod", ("--ipvs-min-sync-period",), DURATION, SUPPORTED, "minimum interval between two "
@@ -170,7 +172,7 @@ RULE_OPTIONS = (
     Option("nftables.syncPeriod", (), DURATION, SUPPORTED, "interval before a failed sync is retried, in mode nftables",
            modes=NFTABLES, default_if_not_zero="30s"),
     Option("nftables.minSyncPeriod", (), DURATION, SUPPORTED, "minimum interval between two syncs, in mode nftables",
-           modes=NFTABLES, default_if_not_zero=MIN_SYNC_PERIOD),
+           modes=NFTABLES, default_if_not_zero=MIN_SYNC_PERIOD, values_without_warning=(_KUBE_PROXYS_MINIMUM,)),
     Option("portRange", ("--proxy-port-range",), STRING, IGNORED, "knft opens no ports for Services"),
 )  # fmt: skip
 

@@ -15,6 +15,9 @@ from msgspec import Struct
 
 from knft.runner.clock import Clock
 
+LONGEST_REST_SECONDS = 1.0
+"""After a run, the pause is at least as long as the run was, up to this time: many long runs use half of a core."""
+
 
 class Intervals(Struct, frozen=True):
     """Seconds between two runs: at least ``minimum``, at most ``maximum``; ``retry`` after a failed run.
@@ -57,7 +60,8 @@ class RunBudget:
             return 0.0
         regained = max(started - self._ended, 0.0) / minimum
         self._runs, self._ended = min(burst, self._runs + regained) - 1, ended
-        return max(1 - self._runs, 0.0) * minimum
+        pause = max(1 - self._runs, 0.0) * minimum
+        return max(pause, min(ended - started, LONGEST_REST_SECONDS)) if pause else 0.0
 
 
 class BoundedFrequencyRunner:

@@ -35,7 +35,7 @@ log = logging.getLogger("knft")
 
 POLL_SECONDS = 60.0
 """Longest delay until the thread that watches the worker process notices that knft stops."""
-DEFAULT_INTERVALS = Intervals(1.0, 30.0, STICKY_REMOVAL_INTERVAL_SECONDS)
+DEFAULT_INTERVALS = Intervals(0.02, 30.0, STICKY_REMOVAL_INTERVAL_SECONDS)
 AUDIT_SECONDS = 3600.0
 """Time between two comparisons of the kernel's tables with what was committed."""
 AUDIT_RETRY_SECONDS = 120.0
@@ -79,6 +79,8 @@ class Daemon:
         """Whether there was a full sync since the last ``freeze_and_trim``."""
         self._is_frozen = False
         """Whether ``freeze_and_trim`` was called before."""
+        self._had_quarantine = False
+        """Whether a sync has quarantined a Service port. Errors leave garbage in reference cycles."""
         self.audit_differences = Counter[Family]()
         self._runner = BoundedFrequencyRunner(self.sync, intervals, clock or MonotonicClock(), random.random)
         self.foreign_changes = ForeignChangeWatch(proxiers, self._runner.request, older_versions)
@@ -204,7 +206,8 @@ class Daemon:
                 self._had_full_sync = False
                 with _BugsLogged("the garbage collection"):
                     # Before the collector is enabled, which would collect once more.
-                    freeze_and_trim(collect=self._is_frozen)
+                    is_clean = len(succeeded) == len(proxiers) and not self._had_quarantine
+                    freeze_and_trim(collect=self._is_frozen or not is_clean)
                     self._is_frozen = True
         return succeeded
 
@@ -237,6 +240,7 @@ class Daemon:
 
     def _record_success(self, report: SyncReport) -> None:
         self._had_full_sync |= report.is_full
+        self._had_quarantine |= bool(report.quarantined)
         if report.next_sync_within is not None:
             self._runner.request_within(report.next_sync_within)
         with _BugsLogged("the log of a sync"):

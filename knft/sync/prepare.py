@@ -38,9 +38,8 @@ MAX_NEW_RULES = 3 << 10
 
 MAX_ELEMENTS = 1 << 11
 """The most elements in one transaction of the endpoint phase or the cleanup phase. libnftables 1.0.6 needs nearly 3 KB
-for each: with four times as many, the data does not fit into the processor's cache, and an element costs a fifth more
-CPU time. As JSON they have less than a MiB, so that the worker process is not replaced
-(``knft.kernel.process.RECYCLE_BYTES``)."""
+for each. With four times as many, an element cost a fifth more CPU time, probably because of the processor's cache. As
+JSON they have less than a MiB, so that the worker process is not replaced (``knft.kernel.process.RECYCLE_BYTES``)."""
 
 Fragments = Mapping[Owner, Fragment | None]
 

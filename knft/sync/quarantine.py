@@ -41,6 +41,8 @@ def bisect(names: Sequence[Name], commit: Callable[[Sequence[Name]], object]) ->
             if middle and not (died and deaths > MAX_LIBRARY_DEATHS):
                 batches += (batch[middle:], batch[:middle])
             else:
+                # Only the text is used: the frames refer to this dictionary, and to all that was rendered.
+                error.__traceback__ = error.__context__ = None
                 refused.update(dict.fromkeys(batch, error))
     return refused
 

@@ -102,8 +102,14 @@ class ServiceProblems:
                 self._record_service(service.key, current)  # type: ignore[arg-type]
             case _:
                 used = {_use_of(item) for item in (previous, current)}
-                if len(used) > 1:
-                    self._changed.update((name, None) for name, *_ in used if name is not None)
+                names = [name for name, *_ in used if name is not None]
+                # The node's addresses, with which external addresses may be in conflict, change too.
+                if len(used) > 1 or any(map(self._has_external_addresses, names)):
+                    self._changed.update(dict.fromkeys(names))
+
+    def _has_external_addresses(self, name: NamespacedName) -> bool:
+        service = self._services.get(name)
+        return service is not None and any(_external_addresses(service))
 
     def _record_service(self, name: NamespacedName, current: Service | None) -> None:
         self._changed[name] = None
@@ -173,15 +179,15 @@ class ServiceProblems:
                 return
 
 
-def _use_of(item: Service | EndpointSlice | None) -> tuple[NamespacedName | None, bool, object]:
-    """Return what problems depend on: the slice's Service, whether it has endpoints, and its ports.
+def _use_of(item: Service | EndpointSlice | None) -> tuple[NamespacedName | None, str, bool, object]:
+    """Return what problems depend on: the slice's Service and family, whether it has endpoints, and its ports.
 
     Nearly all changes replace an endpoint, and leave these as they are.
     """
     label = item.metadata.proxy_labels.service_name if item is not None else None
     if not isinstance(item, EndpointSlice) or not label:
-        return None, False, None
-    return NamespacedName(item.metadata.namespace, label), bool(item.endpoints), item.ports
+        return None, "", False, None
+    return NamespacedName(item.metadata.namespace, label), item.address_type, bool(item.endpoints), item.ports
 
 
 def _external_addresses(service: Service) -> Iterator[str]:

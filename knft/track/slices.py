@@ -204,16 +204,19 @@ def merge(parts: Iterable[EndpointsByPort]) -> EndpointsByPort:
     merged: dict[PortKey, dict[str, Endpoint]] = {}
     for part in parts:
         for port, endpoints in part.items():
-            keyed = {
-                f"{address}:{number}" if ":" not in address else endpoint_key(address, number): endpoint
-                for endpoint in endpoints
-                for address, number in [endpoint.target]
-            }
-            if port not in merged and len(keyed) == len(endpoints):
-                merged[port] = keyed
+            if port not in merged and len(keyed := _by_key(endpoints)) == len(endpoints):
+                merged[port] = keyed  # Of nearly all Services, which have one slice.
             else:
                 _merge_into(merged.setdefault(port, {}), endpoints)
     return {port: tuple([by_key[key] for key in sorted(by_key)]) for port, by_key in merged.items() if by_key}
+
+
+def _by_key(endpoints: Iterable[Endpoint]) -> dict[str, Endpoint]:
+    return {
+        f"{address}:{number}" if ":" not in address else endpoint_key(address, number): endpoint
+        for endpoint in endpoints
+        for address, number in [endpoint.target]
+    }
 
 
 def _merge_into(by_key: dict[str, Endpoint], endpoints: Iterable[Endpoint]) -> None:

@@ -15,7 +15,7 @@ from tests.configuration.loading import HOSTNAME, KUBEADM, PRIMARY_FLAG, config_
 from tests.support.kube_objects import parametrize_cases
 
 
-def test_kubeadm_file_gives_kube_proxys_defaults() -> None:
+def test_kubeadm_file_gives_the_defaults() -> None:
     """Its zeros and nulls mean the defaults; only the unset nodePortAddresses give a warning."""
     settings = load("--hostname-override=node-1", text=KUBEADM.read_text())
     assert settings.config.node_name == "node-1"

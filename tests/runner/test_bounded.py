@@ -13,6 +13,7 @@ from tests.runner.runner_thread import THREAD_TIMEOUT, RunnerThread
 from tests.support.kube_objects import parametrize_cases
 
 DEFAULT = Intervals(minimum=1, retry=5, maximum=10)
+SHORT, NONE = Intervals(minimum=0.02, retry=5, maximum=10), Intervals(minimum=0, retry=5, maximum=10)
 RETRY_SHORTER = Intervals(minimum=2, retry=1, maximum=10)
 RETRY_LONGER = Intervals(minimum=1, retry=50, maximum=10)
 
@@ -46,6 +47,9 @@ SCHEDULES = {
     "max counts from a run just before max": RunsCase((0, 9.75), 19.75, (0, 9.75, 19.75)),
     "request just after max waits until min": RunsCase((0, 10.25), 19, (0, 10, 11)),
     "min counts from the end of a run": RunsCase((0, 2.25), 9, (0, 3), duration=2),
+    "pause is as long as the run": RunsCase((0, 0.1), 9, (0, 1), duration=0.5, intervals=SHORT),
+    "pause after a long run is one second": RunsCase((0, 0.1), 9, (0, 4), duration=3, intervals=SHORT),
+    "no pause if the minimum is zero": RunsCase((0, 0.1), 9, (0, 3), duration=3, intervals=NONE),
     "max counts from the end of a run": RunsCase((0,), 24, (0, 12, 24), duration=2),
 }
 

@@ -46,7 +46,7 @@ class _Watched:
         self._recorder = recorders[Family.IPV4]
         for kind, encoded in ((Service, service_json), (EndpointSlice, slice_json)):
             self._receive(kind, b"".join(_event("ADDED", encode(encoded(spec))) for spec in self._cluster))
-        self._daemon.sync()
+        assert self._daemon.sync()
 
     def transactions(self) -> list[Transaction]:
         """Return the transactions since the last call."""
@@ -62,7 +62,7 @@ class _Watched:
     def handle(self, events: bytes) -> list[str]:
         """Handle events of EndpointSlices, and return the commands for libnftables."""
         self._receive(EndpointSlice, events)
-        self._daemon.sync()
+        assert self._daemon.sync()
         return [transaction_commands(each) for each in self.transactions() if not each.is_empty]
 
     def _receive(self, kind: type[Service | EndpointSlice], events: bytes) -> None:
@@ -82,7 +82,10 @@ def _instructions(watched: _Watched, count: int) -> float:
     """Return the instructions of each of ``count`` changes that arrive together."""
     watched.handle(watched.next_events(count))  # Fills caches.
     events = watched.next_events(count)
-    return count_bytecode_steps(lambda: watched.handle(events)) / count
+    commands: list[str] = []
+    steps = count_bytecode_steps(lambda: commands.extend(watched.handle(events)))
+    assert commands
+    return steps / count
 
 
 @pytest.mark.parametrize(("count", "most"), [(1, MAX_INSTRUCTIONS), (200, MAX_INSTRUCTIONS_OF_MANY)])

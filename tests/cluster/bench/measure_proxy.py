@@ -21,7 +21,7 @@ from tests.cluster.server_process import ServerProcess
 _PROBED, _CHANGED_WHILE_DOWN = 16, 3
 _BULK = 200
 _POLL_SECONDS = 0.005
-# More than the minimum interval between two syncs, which is 1 s by default.
+# More than the minimum interval between two syncs: kube-proxy's default is 1 s.
 _PAUSE_SECONDS = 1.2
 _QUIET_SECONDS, _QUIET_CPU, _QUIET_TIMEOUT = 0.3, 0.005, 60.0
 _IDLE_SECONDS = 10

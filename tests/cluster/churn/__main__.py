@@ -35,7 +35,7 @@ def main() -> None:
     ]
     outcomes = [_measured(extent, interval) for extent in extents for interval in arguments.intervals]
     arguments.results.mkdir(parents=True, exist_ok=True)
-    results = {"machine": machine | load_at_end(), "extents": extents, "runs": outcomes}
+    results = {"machine": machine | load_at_end(), "runs": outcomes}
     (arguments.results / "churn.json").write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1))
     print(f"churn: written to {arguments.results / 'churn.json'}")
     sys.exit(any(outcome.wrong for outcome in outcomes))
@@ -55,7 +55,8 @@ def _summary_lines(outcome: ChurnResult) -> list[str]:
     latency, own, answered = outcome.latency, outcome.histogram, outcome.answered
     cores = ", ".join(f"{name} {cores:.2f}" for name, cores in outcome.cpu_cores.items())
     return [
-        f"churn: minimum sync interval {outcome.interval}: {outcome.changes} changes, {outcome.changes_a_second:.0f}/s",
+        f"churn: minimum sync interval {outcome.interval}, {outcome.parameters.changes} changes a second wanted:",
+        f"  {outcome.changes} changes, {outcome.changes_a_second:.0f}/s",
         f"  programmed after p50 {latency['p50'] * 1e3:.0f} ms, p99 {latency['p99'] * 1e3:.0f} ms",
         f"  maximum {latency['longest'] * 1e3:.0f} ms; {outcome.superseded} were superseded first",
         f"  knft's histogram: p50 {own['p50'] * 1e3:.0f} ms, p99 {own['p99'] * 1e3:.0f} ms, of {own['count']:.0f}",

@@ -52,6 +52,7 @@ class ChurnResult(Struct, frozen=True):
     """
 
     interval: str
+    parameters: ChurnParameters
     changes: int
     changes_a_second: float
     superseded: int
@@ -116,6 +117,7 @@ class ChurnRun:
         latency = [seconds_seen - sent[number] for number, seconds_seen in seen.items()]
         return ChurnResult(
             interval=self._interval,
+            parameters=self._parameters,
             changes=len(sent),
             changes_a_second=len(sent) / self._parameters.seconds,
             superseded=len(sent) - len(seen),
