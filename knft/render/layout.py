@@ -51,7 +51,6 @@ def pool_kinds() -> tuple[PoolKind, ...]:
     )
 
 
-@cache
 def containers(family: Family) -> tuple[Container, ...]:
     """Return the declarations of all sets and maps of a family's table."""
     address = "ipv4_addr" if family is Family.IPV4 else "ipv6_addr"
@@ -293,7 +292,6 @@ def constant_chains_with_markers(family: Family, config: Config) -> tuple[Chain,
     return (*constant_chains(family, config), *(Chain(name) for name in markers(family, config)))
 
 
-@cache
 def declarations(family: Family) -> Table:
     """Return the table with only its sets and maps; knft sends them as nft text before it sends anything else."""
     return _table(family, ())
