@@ -176,6 +176,7 @@ def test_accept_pauses_without_free_file_descriptors(
     monkeypatch.setattr("knft.serve.http_thread.ACCEPT_PAUSE_SECONDS", 0.05)
     start()
     wait_until_served(HEALTH)
+    wait_until_served(METRICS)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with socket.socket() as connection, caplog.at_level(logging.ERROR, "knft"):
         connection.settimeout(TIMEOUT_SECONDS)
