@@ -327,4 +327,5 @@ _MAPS = frozenset(container.name for container in layout.containers(Family.IPV4)
 
 
 def _kind_of(container: str) -> str:
-    return "map" if container in _MAPS else "set"
+    # Another program's maps have this ending (add_foreign_objects).
+    return "map" if container in _MAPS or container.endswith("-map") else "set"
