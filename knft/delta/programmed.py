@@ -125,13 +125,13 @@ class ProgrammedContents(Generic[Owner]):
         new.members -= shared
         return diff_contents(old, new)
 
-    def record_chain_changes(self, changes: ContentsDiff, now: float) -> None:
-        """Record that chains with an owner were changed: emptied ones wait to be deleted, written ones do not.
+    def record_chain_changes(self, changes: ContentsDiff, emptied: Iterable[str], now: float) -> None:
+        """Record that chains with an owner were changed: ``emptied`` ones wait to be deleted, written ones do not.
 
         ``now`` is in seconds.
         """
         self.record_deleted(chain.name for chain in (*changes.changed_chains, *changes.new_chains))
-        self.emptied_chains.update(dict.fromkeys(changes.emptied_chains, EmptiedChain(now)))
+        self.emptied_chains.update(dict.fromkeys(emptied, EmptiedChain(now)))
 
     def record_deleted(self, names: Iterable[str]) -> None:
         """Record that these chains no longer wait to be deleted."""

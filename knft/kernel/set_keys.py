@@ -16,10 +16,10 @@ from knft.kernel.netlink_messages import padded
 from knft.nft.objects import Key
 from knft.protocols import PROTOCOL_NAMES
 
-INTEGER, IPV4, IPV6, _PROTOCOL, PORT = 4, 7, 8, 12, 13
-"""The numbers of libnftables' types integer, ipv4_addr, ipv6_addr, inet_proto and inet_service."""
+INTEGER, IPV4, IPV6, _PROTOCOL, PORT, PRIORITY = 4, 7, 8, 12, 13, 23
+"""The numbers of libnftables' types integer, ipv4_addr, ipv6_addr, inet_proto, inet_service and classid."""
 HOST_NUMBER = struct.Struct("=I")
-"""An integer of a key, in the byte order of the machine."""
+"""An integer or a packet's priority, in the byte order of the machine."""
 _TYPE_BITS = 6
 
 
@@ -45,6 +45,7 @@ KEY_PARTS = {
     IPV4: KeyPart(4, socket.inet_ntoa, socket.inet_ntoa),
     IPV6: KeyPart(16, _ipv6, _ipv6),
     _PROTOCOL: KeyPart(1, lambda raw: PROTOCOL_NAMES.get(raw[0], raw[0])),
+    PRIORITY: KeyPart(4, lambda raw: int(HOST_NUMBER.unpack(raw)[0])),
     PORT: KeyPart(2, lambda raw: int.from_bytes(raw, "big")),
 }
 

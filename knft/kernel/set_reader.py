@@ -14,12 +14,12 @@ from collections.abc import Iterator
 
 from knft.kernel import netlink_messages
 from knft.kernel import set_element_messages as messages
-from knft.kernel.set_keys import HOST_NUMBER, INTEGER, IPV4, IPV6, KEY_PARTS, PORT, KeyCodec, split_type
+from knft.kernel.set_keys import HOST_NUMBER, INTEGER, IPV4, IPV6, KEY_PARTS, PORT, PRIORITY, KeyCodec, split_type
 from knft.kernel.worker_messages import SetPart
 from knft.nft.codec.elements import FOREIGN_VERDICT
 from knft.nft.expressions import Drop, Goto, Jump, Verdict
 from knft.nft.objects import ArrayName, Contents, ElementTimeout, Entry, Key
-from knft.nft.packed_array import PackedArray, SlotFormat
+from knft.nft.packed_array import EndpointIdFormat, PackedArray, SlotFormat, TargetFormat
 
 _SET_FLAGS, _KEY_TYPE, _DATA_TYPE = 3, 4, 6  # NFTA_SET_...
 _INTERVAL, _MAP, _TIMEOUT, _OBJECT_MAP = 0x4, 0x8, 0x10, 0x40  # NFT_SET_...
@@ -32,9 +32,10 @@ _VALUE, _VERDICT = 1, 2  # NFTA_DATA_...
 _CODE, _CHAIN = 1, 2  # NFTA_VERDICT_...
 _JUMP, _GOTO, _DROP = 0xFFFFFFFD, 0xFFFFFFFC, 0
 _COMMENT = 0  # NFTNL_UDATA_SET_ELEM_COMMENT
-_TARGET_TYPES = ((IPV4, PORT), (IPV6, PORT))
+_INDEXED_TYPES = ((IPV4, PORT), (IPV6, PORT), (PRIORITY,))
+"""The types of targets and of endpoint IDs."""
 _INDEXES = 1 << 16
-"""Indexes of endpoint maps are less than this."""
+"""Indexes are less than this."""
 
 _HEAD = struct.Struct("=HH")
 _NUMBER, _MILLISECONDS = struct.Struct(">I"), struct.Struct(">Q")
@@ -122,8 +123,8 @@ def _kind_of(declaration: bytes) -> "_Kind":
             return {0: _Members, _INTERVAL: _Intervals, _TIMEOUT: _Dynamic}.get(special, _Unreadable)(keys)
         case True, 0 if data == _VERDICT_DATA:
             return _Verdicts(keys)
-        case True, 0 if value_types in _TARGET_TYPES and key_types[-1] == INTEGER:
-            return _Targets(keys, KeyCodec(tuple(KEY_PARTS[number] for number in value_types)))
+        case True, 0 if value_types in _INDEXED_TYPES and key_types[-1] == INTEGER:
+            return _Arrays(keys, KeyCodec(tuple(KEY_PARTS[number] for number in value_types)))
         case _:
             return _Unreadable(_NO_KEYS)
 
@@ -302,20 +303,20 @@ class _Dynamic(_Kind):
         """Add nothing: traffic adds these elements."""
 
 
-class _Targets(_Kind):
-    """The elements of an endpoint map, which may be hundreds of thousands."""
+class _Arrays(_Kind):
+    """The elements of an endpoint map, or of a map of endpoint IDs, which may be hundreds of thousands."""
 
-    def __init__(self, keys: KeyCodec, targets: KeyCodec) -> None:
-        self._keys, self._targets = keys, targets
+    def __init__(self, keys: KeyCodec, values: KeyCodec) -> None:
+        self._keys, self._values = keys, values
         self._arrays: dict[bytes, bytearray] = {}
         """The slots by index, by the part of the key before the index."""
         self._prefix_size = keys.size - HOST_NUMBER.size
         key_head = _attribute_head(_KEY, _HEAD.size + keys.size) + _attribute_head(_VALUE, keys.size)
-        self._mark = _attribute_head(_VALUE, targets.size)
+        self._mark = _attribute_head(_VALUE, values.size)
         """The head of a value, which begins a slot. A slot that begins with zeros has no element."""
-        value_head = _attribute_head(_DATA, _HEAD.size + targets.size) + self._mark
-        self._slot_size = len(self._mark) + targets.size
-        size = len(key_head) + keys.size + len(value_head) + targets.size
+        value_head = _attribute_head(_DATA, _HEAD.size + values.size) + self._mark
+        self._slot_size = len(self._mark) + values.size
+        size = len(key_head) + keys.size + len(value_head) + values.size
         head = _attribute_head(_ELEMENT, size) + key_head
         self._element_size = _HEAD.size + size
         self._constant_bytes = [
@@ -325,10 +326,7 @@ class _Targets(_Kind):
         ]
         skipped = len(value_head) - len(self._mark)
         self._element = struct.Struct(f"={len(head)}x{self._prefix_size}sI{skipped}x{self._slot_size}s")
-        address = targets.parts[0]
-        # The last part of a value is a port of two bytes, which is padded.
-        slot = struct.Struct(f">{len(self._mark)}s{address.size}sH2x")
-        self._format = SlotFormat(slot, len(self._mark), address.decode_address or _not_an_address)
+        self._format = _slot_format(len(self._mark), values)
 
     def add_list(self, elements: bytes) -> None:
         """Add a list of elements: quickly, if all have the form in which knft writes them."""
@@ -348,7 +346,7 @@ class _Targets(_Kind):
 
     def add(self, element: _Element) -> None:
         key, value = _raw_value(element[_KEY]), _raw_value(element[_DATA])
-        if len(key) != self._keys.size or len(value) != self._targets.size:
+        if len(key) != self._keys.size or len(value) != self._values.size:
             msg = "unexpected size of a key or value"
             raise ValueError(msg)
         self._put(key[: self._prefix_size], HOST_NUMBER.unpack(key[self._prefix_size :])[0], self._mark + value)
@@ -374,9 +372,12 @@ class _Targets(_Kind):
             contents.arrays[ArrayName(name, _decode_prefix(prefixes, prefix))] = PackedArray(bytes(slots), self._format)
 
 
-def _not_an_address(raw: bytes) -> str:
-    msg = f"not an address: {raw.hex()}"
-    raise ValueError(msg)
+def _slot_format(mark_size: int, values: KeyCodec) -> SlotFormat:
+    address = values.parts[0]
+    if address.decode_address is None:
+        return EndpointIdFormat(struct.Struct(f"={mark_size}sI"), mark_size)
+    # The last part of a target is a port of two bytes, which is padded.
+    return TargetFormat(struct.Struct(f">{mark_size}s{address.size}sH2x"), mark_size, address.decode_address)
 
 
 def _decode_prefix(codec: KeyCodec, raw: bytes) -> Key:

@@ -86,13 +86,6 @@ class Match(Struct, frozen=True, tag=True):
     op: Comparison = "=="
 
 
-class Chance(Struct, frozen=True, tag=True):
-    """Continue with the rule for ``cases`` out of ``total`` packets, at random."""
-
-    cases: int
-    total: int
-
-
 class MarkIsSet(Struct, frozen=True, tag=True):
     """Continue with the rule only if any bit of ``mask`` is set in the packet's mark."""
 
@@ -109,6 +102,17 @@ class FlipMark(Struct, frozen=True, tag=True):
     """Flip the bits of ``mask`` in the packet's mark."""
 
     mask: int
+
+
+class ClearPriority(Struct, frozen=True, tag=True):
+    """Set the packet's priority to 0, the default."""
+
+
+class SetPriorityFromMap(Struct, frozen=True, tag=True):
+    """Set the packet's priority to the map's value for the key; continue with the next rule if it contains none."""
+
+    key: KeyExpression
+    map: str
 
 
 class Jump(Struct, frozen=True, tag=True):
@@ -154,14 +158,6 @@ class DnatFromMap(Struct, frozen=True, tag=True):
     map: str
 
 
-class Dnat(Struct, frozen=True, tag=True):
-    """Replace destination address and port. An earlier statement of the rule must match the protocol."""
-
-    family: NftFamily
-    address: str
-    port: int
-
-
 class Update(Struct, frozen=True, tag=True):
     """Add a key to a dynamic set, or restart its timeout of ``seconds``."""
 
@@ -171,13 +167,13 @@ class Update(Struct, frozen=True, tag=True):
 
 
 Verdict = Goto | Jump | Drop
-Translation = DnatFromMap | Dnat
 Statement = (
     Match
-    | Chance
     | MarkIsSet
     | SetMark
     | FlipMark
+    | ClearPriority
+    | SetPriorityFromMap
     | Jump
     | Goto
     | Drop
@@ -186,7 +182,7 @@ Statement = (
     | Masquerade
     | VerdictMap
     | Update
-    | Translation
+    | DnatFromMap
 )
 
 

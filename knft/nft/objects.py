@@ -5,8 +5,8 @@ element    a key in a container, with a value if the container is a map
 member     an element of a set: only a key
 entry      the value of an element of a verdict map: verdict and comment
 target     the value of an element of an endpoint map: address and port
-array      the elements of one endpoint map whose keys begin alike, with a frontend or the number of a sticky Service
-           port, and end with an index from 0
+array      the elements of one endpoint map, or map of endpoint IDs, whose keys begin alike, with a frontend or the
+           number of a wide Service port, and end with an index from 0
 position   a container and a key: where an element is
 
 Here an entry is not a conntrack entry or an affinity entry, and a target is not a target of iptables.
@@ -26,6 +26,9 @@ Key = tuple[str | int, ...]
 
 Target = tuple[str, int]
 """The value of an element of an endpoint map: address and port."""
+
+EndpointId = int
+"""The value of an element of a map of endpoint IDs (``knft.render.endpoint_ids``): 1 to 2**32 - 2."""
 
 
 COMMENT_BYTES = 128
@@ -59,7 +62,7 @@ class ElementTimeout(Struct, frozen=True, gc=False):
     expires: int
 
 
-Value = Entry | Target | ElementTimeout | None
+Value = Entry | Target | EndpointId | ElementTimeout | None
 """An element's value: None in a set, ElementTimeout in a dynamic set."""
 
 
@@ -70,8 +73,9 @@ class ArrayName(Struct, frozen=True, gc=False):
     prefix: Key
 
 
-Array = Sequence[Target | None]
-"""The targets of one array by index; None where the kernel has no element with that index. A tuple or a PackedArray."""
+Array = Sequence[Target | EndpointId | None]
+"""The targets or endpoint IDs of one array by index; None where the kernel has no element with that index. A tuple or a
+PackedArray."""
 
 
 class Hook(Struct, frozen=True):
@@ -119,7 +123,7 @@ class Container(Struct, frozen=True):
 class Contents(Struct):
     """The elements of a table's containers, or a subset of them, and the chains that belong to Service ports.
 
-    ``entries`` are elements of verdict maps, ``arrays`` those of endpoint maps, and ``members`` those of sets. The keys
+    ``entries`` are elements of verdict maps, ``arrays`` those of maps by index, and ``members`` those of sets. The keys
     of ``entries``, and ``members``, are pairs of a container's name and an element's key.
     """
 

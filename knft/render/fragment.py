@@ -3,7 +3,7 @@
 See docs/behaviour/nftables.md#service-ports.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -12,104 +12,109 @@ from knft.config import Config
 from knft.families import Family
 from knft.model import addresses
 from knft.model.endpoint import Endpoint
+from knft.model.names import ServicePortName
 from knft.model.node import NodeView
 from knft.model.plan import Frontend, FrontendKind, ServicePlan, TrafficAction
-from knft.nft.expressions import Goto, Verdict
-from knft.nft.objects import Array, ArrayName, Contents, Entry, Key, Target
+from knft.nft.expressions import Goto
+from knft.nft.objects import Array, ArrayName, Contents, EndpointId, Entry, Key, Target
 from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends, names
-from knft.render.frontends import TrafficClass
-from knft.render.numbering import StickyPort
+from knft.render.endpoint_ids import assign_ids, previous_ids
 from knft.render.order import stable_order
-from knft.render.pools import ExternalClusterChain, ExternalLocalChain, PoolChain, PoolKind, SharedChain
-from knft.render.sticky import sticky_chains, sticky_verdict
+from knft.render.pools import (
+    ExternalClusterChain,
+    ExternalLocalChain,
+    PoolChain,
+    PoolKind,
+    SharedChain,
+    pool_chain,
+    with_targets,
+)
 from knft.render.wide import (
+    ALL_CLASSES,
     WidePort,
     endpoints_of,
     wide_array,
     wide_chain_name,
     wide_chains,
     wide_classes,
+    wide_ids_array,
     wide_verdict,
 )
 
-EndpointOrders = Mapping[ArrayName, Array]
-"""The arrays of the previous sync; an array has the elements of one frontend or sticky port in one endpoint map.
 
-A frontend without a previous array gets its endpoints in the order of the plan.
-"""
+class PreviousTable(Struct, frozen=True):
+    """What the table contained before, as far as rendering depends on it.
+
+    ``arrays`` give the order of endpoints: a frontend without a previous array gets them in the order of the plan.
+    ``wide_numbers`` are those of wide Service ports. New endpoint IDs depend on ``now``, which is in seconds and must
+    differ from sync to sync.
+    """
+
+    arrays: Mapping[ArrayName, Array] = {}
+    wide_numbers: Mapping[ServicePortName, int] = {}
+    now: float = 0.0
 
 
 class Fragment(Struct, frozen=True):
-    """The elements, own chains and shared chains that one Service port, or the node, needs.
-
-    ``sticky`` holds the number and indexes of a Service port with session affinity.
-    """
+    """The elements, own chains and shared chains that one Service port, or the node, needs."""
 
     contents: Contents
     chains: tuple[SharedChain, ...] = ()
-    sticky: StickyPort | None = None
-
-
-class PortNumbers(Struct, frozen=True):
-    """The numbers of a Service port that has chains of its own, because it is sticky, wide, or both."""
-
-    sticky: StickyPort | None = None
-    wide: WidePort | None = None
 
 
 def render_plan(
-    plan: ServicePlan, previous: EndpointOrders, numbers: PortNumbers, family: Family, config: Config
+    plan: ServicePlan, previous: PreviousTable, wide: WidePort | None, family: Family, config: Config
 ) -> Fragment:
-    """Return the fragment of one Service port."""
-    sticky, wide = numbers.sticky, numbers.wide
+    """Return the fragment of one Service port; ``wide`` is its number if it is wide."""
     contents = Contents.empty()
     contents.members.add((names.CLUSTER_IPS, (plan.port.cluster_ip,)))
     contents.members.update(_hairpins(plan))
     chains: dict[SharedChain, None] = {}
     comment = str(plan.name)
+    has_wide_endpoints = wide is not None and wide.endpoints
+    arrays = _EndpointArrays(plan, previous, contents)
     for frontend in plan.frontends:
         _add_rejection(plan, frontend, comment, contents)
         _add_source_ranges(plan, frontend, wide, comment, contents)
-        needed = () if wide is not None and wide.endpoints else _shared_chains(plan, frontend)
-        _add_endpoints(_pools(needed), plan, frontend, previous, contents)
-        # With affinity, the pools serve clients that do not fit into the affinity set.
-        chains.update(dict.fromkeys(needed if sticky is None else _pools(needed)))
-        verdict = _verdict(plan, frontend, needed, sticky, wide)
+        needed = () if has_wide_endpoints else _shared_chains(plan, frontend)
+        arrays.add_frontend(_pools(needed), frontend)
+        chains.update(dict.fromkeys(needed))
+        verdict = _verdict(plan, frontend, needed, wide)
         if verdict is not None:
             contents.entries[frontends.service_element(frontend)] = Entry(verdict, comment)
     if wide is not None:
-        _add_wide_contents(plan, wide, previous, contents)
-        found = wide_chains(plan, wide, family, config, is_sticky=sticky is not None)
-        contents.chains.update((chain.name, chain) for chain in found)
-    if sticky is not None:
-        contents.chains.update(sticky_chains(plan, sticky, _fallbacks(plan, chains, wide), family, config))
-    return Fragment(contents, tuple(chains), sticky)
+        if wide.endpoints:
+            arrays.add_wide(wide)
+        contents.chains.update((chain.name, chain) for chain in wide_chains(plan, wide, family, config))
+    return Fragment(contents, tuple(chains))
 
 
 def _verdict(
-    plan: ServicePlan,
-    frontend: Frontend,
-    needed: Sequence[SharedChain],
-    sticky: StickyPort | None,
-    wide: WidePort | None,
-) -> Verdict | None:
+    plan: ServicePlan, frontend: Frontend, needed: Sequence[SharedChain], wide: WidePort | None
+) -> Goto | None:
     """Return the verdict that sends a frontend's packets to a chain; None if no chain serves them."""
-    if sticky is not None:
-        return sticky_verdict(plan, frontend, sticky, wide)
     if wide is not None and wide.endpoints:
         return wide_verdict(plan, frontend, wide)
     return _goto(needed[0]) if needed else None
 
 
-def _fallbacks(plan: ServicePlan, pools: Iterable[SharedChain], wide: WidePort | None) -> dict[TrafficClass, list[str]]:
-    """Return the chains of each traffic class that pick an endpoint without affinity."""
-    if wide is not None and wide.endpoints:
-        return {traffic_class: [wide_chain_name(wide, traffic_class)] for traffic_class in wide_classes(plan)}
-    found: dict[TrafficClass, list[str]] = {}
-    for pool in _pools(pools):
-        found.setdefault("local" if pool.kind.local else "cluster", []).append(pool.name)
-    return {traffic_class: sorted(found[traffic_class]) for traffic_class in sorted(found)}
+def _endpoint_ids(plan: ServicePlan, previous: PreviousTable) -> dict[Target, EndpointId]:
+    """Return the IDs of the endpoints of a Service port with session affinity."""
+    targets = _targets(plan.endpoints.all_reachable)
+    found = previous_ids(previous.arrays, _previous_arrays(plan, previous))
+    return assign_ids(targets, found, f"{plan.name} {previous.now!r}")
+
+
+def _previous_arrays(plan: ServicePlan, previous: PreviousTable) -> Iterator[tuple[ArrayName, ArrayName]]:
+    """Yield the names of the arrays of endpoints, and of their IDs, that a Service port may have had."""
+    number = previous.wide_numbers.get(plan.name)
+    if number is not None:
+        for traffic_class in ALL_CLASSES:
+            yield wide_array(plan, number, traffic_class), wide_ids_array(plan, number, traffic_class)
+    for frontend in plan.frontends:
+        for pool in _pools(_shared_chains(plan, frontend)):
+            yield _arrays(pool.kind, frontend)
 
 
 def render_node(node: NodeView, config: Config) -> Fragment:
@@ -159,28 +164,44 @@ def _add_source_ranges(
     )
 
 
-def _add_wide_contents(plan: ServicePlan, wide: WidePort, previous: EndpointOrders, contents: Contents) -> None:
-    """Add the endpoints of a wide Service port, once for each traffic class."""
-    if not wide.endpoints:
-        return
-    for traffic_class in wide_classes(plan):
-        array = wide_array(plan, wide, traffic_class)
-        targets = _targets(endpoints_of(plan, traffic_class))
-        contents.arrays[array] = stable_order(previous.get(array, ()), targets)
-
-
 def _pools(chains: Iterable[SharedChain]) -> list[PoolChain]:
     return [chain for chain in chains if isinstance(chain, PoolChain)]
 
 
-def _add_endpoints(
-    pools: Iterable[PoolChain], plan: ServicePlan, frontend: Frontend, previous: EndpointOrders, contents: Contents
-) -> None:
-    """Add the endpoints of a frontend's pools."""
-    for pool in pools:
-        array = ArrayName(_map(pool.kind), frontends.array_prefix(frontend))
-        endpoints = plan.endpoints.local if pool.kind.local else plan.endpoints.cluster
-        contents.arrays[array] = stable_order(previous.get(array, ()), _targets(endpoints))
+class _EndpointArrays:
+    """Adds the endpoints of one Service port to its contents and, with session affinity, their IDs."""
+
+    def __init__(self, plan: ServicePlan, previous: PreviousTable, contents: Contents) -> None:
+        self._plan, self._previous, self._contents = plan, previous, contents
+        self._ids = _endpoint_ids(plan, previous) if plan.port.affinity_seconds else None
+
+    def add_frontend(self, pools: Iterable[PoolChain], frontend: Frontend) -> None:
+        """Add the endpoints of a frontend's pools."""
+        for pool in pools:
+            endpoints = self._plan.endpoints.local if pool.kind.local else self._plan.endpoints.cluster
+            self._add(_arrays(pool.kind, frontend), endpoints)
+
+    def add_wide(self, wide: WidePort) -> None:
+        """Add the endpoints of a wide Service port, once for each traffic class."""
+        for traffic_class in wide_classes(self._plan):
+            array = wide_array(self._plan, wide.number, traffic_class)
+            ids_array = wide_ids_array(self._plan, wide.number, traffic_class)
+            self._add((array, ids_array), endpoints_of(self._plan, traffic_class))
+
+    def _add(self, arrays: tuple[ArrayName, ArrayName], endpoints: tuple[Endpoint, ...]) -> None:
+        array, ids_array = arrays
+        ordered = stable_order(self._previous.arrays.get(array, ()), _targets(endpoints))
+        self._contents.arrays[array] = ordered
+        if self._ids is not None:
+            ids = self._ids
+            self._contents.arrays[ids_array] = tuple([ids[target] for target in ordered])
+
+
+def _arrays(kind: PoolKind, frontend: Frontend) -> tuple[ArrayName, ArrayName]:
+    """Return the names of the arrays of a frontend's endpoints and of their IDs."""
+    prefix = frontends.array_prefix(frontend)
+    endpoints, ids = _maps(kind)
+    return ArrayName(endpoints, prefix), ArrayName(ids, prefix)
 
 
 def _targets(endpoints: tuple[Endpoint, ...]) -> tuple[Target, ...]:
@@ -188,7 +209,7 @@ def _targets(endpoints: tuple[Endpoint, ...]) -> tuple[Target, ...]:
 
 
 def _shared_chains(plan: ServicePlan, frontend: Frontend) -> tuple[SharedChain, ...]:
-    """Return the shared chains that a frontend needs without affinity; its packets go to the first one.
+    """Return the shared chains that a frontend needs; its packets go to the first one.
 
     mypy reports a new TrafficAction that has no case here or in ``frontends.filter_verdict``.
     """
@@ -196,33 +217,35 @@ def _shared_chains(plan: ServicePlan, frontend: Frontend) -> tuple[SharedChain, 
         NFT_PROTOCOLS[frontend.protocol],
         frontend.kind,
         frontends.traffic_action(plan, frontend),
-        len(plan.endpoints.cluster),
-        len(plan.endpoints.local),
+        (len(plan.endpoints.cluster), len(plan.endpoints.local)),
+        plan.port.affinity_seconds,
     )
 
 
 # Cached, here and below, to save time and to share equal objects: 25 000 Service ports have few different ones.
 @lru_cache(maxsize=1 << 12)
 def _chains_of(
-    protocol: str, kind: FrontendKind, action: TrafficAction, cluster_size: int, local_size: int
+    protocol: str, kind: FrontendKind, action: TrafficAction, sizes: tuple[int, int], timeout: int
 ) -> tuple[SharedChain, ...]:
+    """Return the shared chains; ``sizes`` are the numbers of cluster and of local endpoints."""
+    cluster_size, local_size = sizes
     nodeport, is_internal = kind is FrontendKind.NODE_PORT, kind is FrontendKind.CLUSTER_IP
-    cluster = PoolChain(PoolKind(protocol, nodeport, local=False), cluster_size)
-    local = PoolChain(PoolKind(protocol, nodeport, local=True), local_size)
+    cluster = pool_chain(PoolKind(protocol, nodeport, local=False), cluster_size, timeout)
+    local = pool_chain(PoolKind(protocol, nodeport, local=True), local_size, timeout)
     match action:
         case TrafficAction.CLUSTER:
-            return (cluster,) if is_internal else (ExternalClusterChain(cluster), cluster)
+            return with_targets(cluster if is_internal else ExternalClusterChain(cluster))
         case TrafficAction.LOCAL:
-            return (local,) if is_internal else (ExternalLocalChain(cluster, local), cluster, local)
+            return with_targets(local if is_internal else ExternalLocalChain(cluster, local))
         case TrafficAction.DROP:
-            return () if is_internal else (ExternalLocalChain(cluster, local), cluster)
+            return () if is_internal else with_targets(ExternalLocalChain(cluster, local))
         case TrafficAction.REJECT:
             return ()
 
 
 @lru_cache(maxsize=1 << 6)
-def _map(kind: PoolKind) -> str:
-    return kind.map
+def _maps(kind: PoolKind) -> tuple[str, str]:
+    return kind.map, kind.ids_map
 
 
 @lru_cache(maxsize=1 << 12)

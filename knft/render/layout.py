@@ -21,18 +21,19 @@ from knft.nft.objects import Chain, Container, Entry, Hook, Key, Table, Value
 from knft.nft.transaction import Transaction
 from knft.protocols import NFT_PROTOCOLS
 from knft.render import names
+from knft.render.affinity import clients_set
 from knft.render.names import REJECT_CHAIN
 from knft.render.pools import (
+    AffinityPool,
     ExternalClusterChain,
     ExternalLocalChain,
+    KnownClientsChain,
     PoolChain,
     PoolKind,
     SharedChain,
-    dnat_to_endpoint,
     match_outside_source,
     shared_chain,
 )
-from knft.render.sticky import affinity_set
 from knft.render.wide import wide_containers
 
 BEFORE_NAT, NAT, FILTER, MASQUERADE = -111, -101, 0, 99
@@ -75,21 +76,7 @@ def containers(family: Family) -> tuple[Container, ...]:
             interval=True,
             comment="allowed sources of load balancer VIPs",
         ),
-        Container(
-            names.STICKY_PORTS,
-            "numgen random mod 65536",
-            "verdict",
-            by_expression=True,
-            comment="sticky Service ports, by number",
-        ),
-        Container(
-            names.STICKY_ENDPOINTS,
-            "numgen random mod 65536 . numgen random mod 65536",
-            f"{family.nft} daddr . tcp dport",
-            by_expression=True,
-            comment="endpoints of sticky Service ports, by index",
-        ),
-        affinity_set(family),
+        clients_set(family),
         Container(names.SERVICE_IPS, frontend, "verdict", comment="frontends with an address"),
         Container(names.SERVICE_NODEPORTS, nodeport, "verdict", comment="NodePorts"),
         Container(names.NO_ENDPOINT_SERVICES, frontend, "verdict", comment="frontends without endpoints"),
@@ -97,7 +84,7 @@ def containers(family: Family) -> tuple[Container, ...]:
         Container(
             names.SOURCE_RANGE_CHAINS, frontend, "verdict", comment="load balancer VIPs with chains of source ranges"
         ),
-        *(_endpoint_map(kind, family.nft) for kind in pool_kinds()),
+        *(declared for kind in pool_kinds() for declared in _endpoint_maps(kind, family.nft)),
         *wide_containers(family.nft),
     )
 
@@ -110,16 +97,19 @@ def container_names(family: Family) -> frozenset[str]:
 
 @cache
 def endpoint_map_names() -> frozenset[str]:
-    """Return the names of the endpoint maps, which are the same in both families."""
+    """Return the names of the maps of endpoints and of endpoint IDs, which are the same in both families."""
     return frozenset(each.name for each in containers(Family.IPV4) if each.is_map and each.data != "verdict")
 
 
-def _endpoint_map(kind: PoolKind, protocol: str) -> Container:
+def _endpoint_maps(kind: PoolKind, protocol: str) -> tuple[Container, Container]:
     # libnftables 1.0.6 allows a random number in a map's key only if the map is declared with "typeof".
     port = f"{kind.protocol} dport"
     frontend = port if kind.nodeport else f"{protocol} daddr . {port}"
     key, target = f"{frontend} . numgen random mod 65536", f"{protocol} daddr . {port}"
-    return Container(kind.map, key, target, by_expression=True)
+    return (
+        Container(kind.map, key, target, by_expression=True),
+        Container(kind.ids_map, key, "meta priority", by_expression=True),
+    )
 
 
 def constant_chains(family: Family, config: Config) -> tuple[Chain, ...]:
@@ -127,7 +117,6 @@ def constant_chains(family: Family, config: Config) -> tuple[Chain, ...]:
     return (
         Chain(REJECT_CHAIN, (nft.Rule((nft.Reject(),)),)),
         Chain("firewall-check", _firewall_rules(family)),
-        Chain("in-flight", tuple(_in_flight_rules(family))),
         Chain("services", _services_rules(family, config)),
         Chain("service-endpoints-check", (_on_frontend(family, names.NO_ENDPOINT_SERVICES),)),
         Chain("nodeport-endpoints-check", (_on_nodeport(family, config, names.NO_ENDPOINT_NODEPORTS),)),
@@ -190,20 +179,7 @@ def _services_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
         masquerade,
         _on_frontend(family, names.SERVICE_IPS),
         _on_nodeport(family, config, names.SERVICE_NODEPORTS),
-        nft.Rule((to_cluster_ip, nft.Jump("in-flight"))),
     )
-
-
-def _in_flight_rules(family: Family) -> Iterator[nft.Rule]:
-    """Yield rules for packets that were sent to a chain before it had rules (docs/design/transaction-phases.md).
-
-    Verdicts of cluster IPs jump to the chains of sticky Service ports, so a packet returns from an empty chain. The
-    rules send it to endpoint 0, which exists if the pool is not empty. They try the local pool first: a cluster IP has
-    a local pool only with internal traffic policy Local.
-    """
-    for kind in sorted(pool_kinds(), key=lambda kind: not kind.local):
-        if not kind.nodeport:
-            yield nft.Rule((dnat_to_endpoint(kind, 1, family),))
 
 
 def _firewall_rules(family: Family) -> tuple[nft.Rule, ...]:
@@ -271,8 +247,10 @@ def _shared_chain_samples() -> Iterator[SharedChain]:
     for kind in pool_kinds():
         for size in (1, 2):
             yield PoolChain(kind, size)
+            yield AffinityPool(kind, size, 1)
             if not kind.local:
                 yield ExternalClusterChain(PoolChain(kind, size))
+        yield KnownClientsChain(kind, 1, 0)
         if kind.local:
             cluster = PoolChain(structs.replace(kind, local=False), 2)
             yield ExternalLocalChain(cluster, PoolChain(kind, 0))

@@ -21,15 +21,13 @@ SOURCE_RESTRICTED_FRONTENDS = "guarded-frontends"
 """Load balancer VIPs of Services with loadBalancerSourceRanges, called guarded frontends in the kernel's table."""
 SOURCE_RANGES = "source-ranges"
 
-STICKY_PORTS = "sticky-ports"
-STICKY_ENDPOINTS = "sticky-endpoints"
-STICKY_PREFIX = "sticky-"
-AFFINITY = "affinity"
+CLIENTS = "affinity-clients"
+"""Clients of Service ports with session affinity, each with the ID of its endpoint."""
 
 SOURCE_RANGE_CHAINS = "source-range-chains"
 WIDE_PREFIX = "wide-"
-WIDE_MAP_PREFIX = "wide-endpoints-"
-OWNED_CHAIN_PREFIXES = (STICKY_PREFIX, WIDE_PREFIX)
-"""The beginnings of the names of chains that belong to one Service port."""
+WIDE_MAP_PREFIX, WIDE_IDS_PREFIX = "wide-endpoints-", "wide-endpoint-ids-"
+OWNED_CHAIN_PREFIXES = ("sticky-", WIDE_PREFIX)
+"""The beginnings of the names of chains that belong to one Service port; earlier versions of knft had ``sticky-``."""
 
 REJECT_CHAIN = "reject-chain"

@@ -1,8 +1,11 @@
-"""Shared chains: pool chains and policy chains, which all Services with the same number of endpoints share.
+"""Shared chains: those that all Services share that have the same number of endpoints, policies and affinity timeout.
 
 A pool chain (``PoolChain``) picks one of n endpoints at random from an endpoint map. The key contains the frontend to
 which the packet was sent, so no chain belongs to a Service, and scaling a Service only changes the chain of its
 frontends' verdicts.
+
+An affinity pool chain (``AffinityPool``) precedes the pool chain of Service ports with session affinity. It sends a
+client to the endpoint that it reached before, with the rules of ``KnownClientsChain`` (``knft.render.affinity``).
 
 A policy chain handles external traffic before it continues in a pool chain: ``ExternalClusterChain`` with
 externalTrafficPolicy Cluster, ``ExternalLocalChain`` with Local. Traffic to cluster IPs needs none. The policies of a
@@ -20,6 +23,7 @@ from knft.families import Family
 from knft.model.plan import TrafficAction
 from knft.nft import expressions as nft
 from knft.nft.objects import Chain
+from knft.render.affinity import EndpointLookup, affinity_rules, block_end, block_starts, known_rules
 from knft.render.names import INSIDE_CIDRS, POD_CIDRS
 
 COMMON_SIZES = range(1, 65)
@@ -34,7 +38,7 @@ MAX_POOL_SIZE = 1 << 16
 
 
 class PoolKind(Struct, frozen=True, gc=False):
-    """The kind of a pool, which has one endpoint map.
+    """The kind of a pool, which has one endpoint map, and one map of endpoint IDs.
 
     It consists of the protocol, NodePorts or frontends with an address, and local or cluster endpoints.
     Cluster endpoints are those for traffic with policy Cluster.
@@ -54,9 +58,19 @@ class PoolKind(Struct, frozen=True, gc=False):
         return f"{self._prefix}endpoints-{self.protocol}"
 
     @property
+    def ids_map(self) -> str:
+        """The name of the map of endpoint IDs, which has an element for each endpoint of a sticky Service port."""
+        return f"{self._prefix}endpoint-ids-{self.protocol}"
+
+    @property
     def chain_prefix(self) -> str:
         """The prefix of the names of this kind's pool chains."""
         return f"{self._prefix}pool-{self.protocol}-"
+
+    @property
+    def known_prefix(self) -> str:
+        """A part of the names of this kind's chains for known clients."""
+        return f"{self._prefix}known-{self.protocol}-"
 
 
 class PoolChain(Struct, frozen=True, gc=False):
@@ -71,10 +85,48 @@ class PoolChain(Struct, frozen=True, gc=False):
         return f"{self.kind.chain_prefix}{self.size}"
 
 
+class KnownClientsChain(Struct, frozen=True, gc=False):
+    """The chain that sends clients to the endpoints that they reached before, if these have an index of one block.
+
+    The block begins with the index ``start``; ``timeout`` is in seconds.
+    """
+
+    kind: PoolKind
+    timeout: int
+    start: int
+
+    @property
+    def name(self) -> str:
+        """The chain's name."""
+        return f"affinity-{self.timeout}-{self.kind.known_prefix}{self.start}"
+
+
+class AffinityPool(Struct, frozen=True, gc=False):
+    """The chain that remembers clients of ``size`` endpoints for ``timeout`` seconds; others continue in the pool."""
+
+    kind: PoolKind
+    size: int
+    timeout: int
+
+    @property
+    def name(self) -> str:
+        """The chain's name."""
+        return f"affinity-{self.timeout}-{self.pool.name}"
+
+    @property
+    def pool(self) -> PoolChain:
+        """The pool chain that picks an endpoint for clients that cannot be remembered."""
+        return PoolChain(self.kind, self.size)
+
+    def known_clients(self) -> tuple[KnownClientsChain, ...]:
+        """Return the chains to which it sends known clients."""
+        return tuple(KnownClientsChain(self.kind, self.timeout, start) for start in block_starts(self.size))
+
+
 class ExternalClusterChain(Struct, frozen=True, gc=False):
     """The policy chain for external traffic with policy Cluster: it masquerades, then continues in ``pool``."""
 
-    pool: PoolChain
+    pool: PoolChain | AffinityPool
 
     @property
     def name(self) -> str:
@@ -90,8 +142,8 @@ class ExternalLocalChain(Struct, frozen=True, gc=False):
     ``no-endpoint-nodeports``).
     """
 
-    cluster: PoolChain
-    local: PoolChain
+    cluster: PoolChain | AffinityPool
+    local: PoolChain | AffinityPool
 
     @property
     def name(self) -> str:
@@ -99,8 +151,8 @@ class ExternalLocalChain(Struct, frozen=True, gc=False):
         return f"external-{self.local.name}-of-{self.cluster.size}"
 
 
-SharedChain = PoolChain | ExternalClusterChain | ExternalLocalChain
-"""A description of a pool chain or policy chain, without its rules."""
+SharedChain = PoolChain | KnownClientsChain | AffinityPool | ExternalClusterChain | ExternalLocalChain
+"""A description of a shared chain, without its rules."""
 
 
 @lru_cache(maxsize=1 << 12)
@@ -109,6 +161,13 @@ def shared_chain(chain: SharedChain, family: Family, config: Config) -> Chain:
     match chain:
         case PoolChain():
             return Chain(chain.name, _pool_rules(chain, family))
+        case KnownClientsChain(kind, timeout, start):
+            indexes = range(start, block_end(start))
+            return Chain(chain.name, known_rules(_endpoint_lookup(kind, family), indexes, timeout))
+        case AffinityPool(kind, size, timeout):
+            known = [each.name for each in chain.known_clients()]
+            rules = affinity_rules(_endpoint_lookup(kind, family), size, timeout, known)
+            return Chain(chain.name, (*rules, nft.Rule((nft.Goto(chain.pool.name),))))
         case ExternalClusterChain(pool):
             return Chain(chain.name, external_cluster_rules(pool.name, config))
         case ExternalLocalChain(cluster, local):
@@ -120,18 +179,15 @@ def _pool_rules(pool: PoolChain, family: Family) -> tuple[nft.Rule, ...]:
     # The second rule serves a packet that looked up its verdict before a commit and its endpoint after it: index 0
     # exists as long as the pool is not empty.
     moduli = (pool.size, 1) if pool.size > 1 else (1,)
-    return tuple(nft.Rule((dnat_to_endpoint(pool.kind, modulus, family),)) for modulus in moduli)
+    lookup = _endpoint_lookup(pool.kind, family)
+    return tuple(nft.Rule((lookup.translate(nft.RandomNumber(modulus)),)) for modulus in moduli)
 
 
-def dnat_to_endpoint(kind: PoolKind, modulus: int, family: Family) -> nft.DnatFromMap:
-    """Return a statement that translates to a random one of the first ``modulus`` endpoints of the packet's frontend.
-
-    It has no effect if the frontend has no endpoint with that index.
-    """
-    protocol = family.nft
-    port, number = nft.Payload(kind.protocol, "dport"), nft.RandomNumber(modulus)
-    frontend = (port,) if kind.nodeport else (nft.Payload(protocol, "daddr"), port)
-    return nft.DnatFromMap(protocol, nft.Concat((*frontend, number)), kind.map)
+def _endpoint_lookup(kind: PoolKind, family: Family) -> EndpointLookup:
+    """Return how rules find the endpoints of the packet's frontend."""
+    port = nft.Payload(kind.protocol, "dport")
+    frontend = (port,) if kind.nodeport else (nft.Payload(family.nft, "daddr"), port)
+    return EndpointLookup(family.nft, frontend, kind.map, kind.ids_map)
 
 
 def external_cluster_rules(cluster: str, config: Config) -> tuple[nft.Rule, ...]:
@@ -169,8 +225,8 @@ def external_local_rules(cluster: str, local: str | None, family: Family, config
 
 
 _NAME = re.compile(
-    r"(?P<external>external-)?(?P<local>local-)?(?P<nodeport>nodeport-)?pool-(?P<protocol>tcp|udp|sctp)-"
-    r"(?P<size>0|[1-9]\d{0,4})(?:-of-(?P<cluster>0|[1-9]\d{0,4}))?"
+    r"(?P<external>external-)?(?:affinity-(?P<timeout>[1-9]\d{0,4})-)?(?P<local>local-)?(?P<nodeport>nodeport-)?"
+    r"(?P<purpose>pool|known)-(?P<protocol>tcp|udp|sctp)-(?P<size>0|[1-9]\d{0,4})(?:-of-(?P<cluster>0|[1-9]\d{0,4}))?"
 )
 
 
@@ -179,17 +235,38 @@ def parse_shared_chain(name: str) -> SharedChain | None:
     found = _NAME.fullmatch(name)
     if found is None or max(int(found["size"]), int(found["cluster"] or 0)) > MAX_POOL_SIZE:
         return None
-    nodeport = found["nodeport"] is not None
-    pool = PoolChain(PoolKind(found["protocol"], nodeport, found["local"] is not None), int(found["size"]))
+    nodeport, timeout, size = found["nodeport"] is not None, int(found["timeout"] or 0), int(found["size"])
+    kind = PoolKind(found["protocol"], nodeport, found["local"] is not None)
+    if found["purpose"] == "known":
+        known = KnownClientsChain(kind, timeout, size)
+        is_block = timeout > 0 and size in block_starts(size + 1)
+        return known if is_block and found["external"] is None and found["cluster"] is None else None
+    pool = pool_chain(kind, size, timeout)
     match found["external"], found["cluster"]:
         case None, None:
             return pool
         case str(), None:
             return ExternalClusterChain(pool)
-        case str(), str(size) if pool.kind.local:
-            return ExternalLocalChain(PoolChain(PoolKind(found["protocol"], nodeport), int(size)), pool)
+        case str(), str(cluster) if kind.local:
+            return ExternalLocalChain(pool_chain(PoolKind(found["protocol"], nodeport), int(cluster), timeout), pool)
         case _:
             return None
+
+
+def pool_chain(kind: PoolKind, size: int, timeout: int) -> PoolChain | AffinityPool:
+    """Return the chain that serves the clients of a pool; ``timeout`` is 0 without session affinity."""
+    return AffinityPool(kind, size, timeout) if timeout else PoolChain(kind, size)
+
+
+def affinity_timeout(chain: SharedChain) -> int:
+    """Return for how many seconds a shared chain remembers clients; 0 if it does not."""
+    match chain:
+        case KnownClientsChain() | AffinityPool():
+            return chain.timeout
+        case ExternalClusterChain(pool) | ExternalLocalChain(pool):
+            return affinity_timeout(pool)
+        case _:
+            return 0
 
 
 def match_pod_source(family: Family, config: Config) -> nft.Match:
@@ -215,13 +292,15 @@ def _match_operand(family: Family, config: Config, container: str) -> nft.Networ
     return nft.Network(cidr) if cidr is not None else nft.Reference(container)
 
 
-def with_target_pools(chain: SharedChain) -> tuple[SharedChain, ...]:
-    """Return a shared chain and the pools that its rules go to."""
+def with_targets(chain: SharedChain) -> tuple[SharedChain, ...]:
+    """Return a shared chain and the chains that a packet may reach through it."""
     match chain:
+        case AffinityPool():
+            return (chain, *chain.known_clients(), chain.pool)
         case ExternalClusterChain(pool):
-            return (chain, pool)
+            return (chain, *with_targets(pool))
         case ExternalLocalChain(cluster, local):
-            return (chain, cluster, local) if local.size else (chain, cluster)
+            return (chain, *with_targets(cluster), *(with_targets(local) if local.size else ()))
         case _:
             return (chain,)
 

@@ -9,6 +9,9 @@ number K and chains of its own:
     wide-K-external  applies the external traffic policy, then continues in one of the two
     wide-K-sources   drops clients outside loadBalancerSourceRanges; it has one rule for each range
 
+With session affinity, ``wide-K-cluster`` and ``wide-K-local`` begin with the rules of ``knft.render.affinity``, and
+``wide-K-cluster-known-0`` and so on have rules for 64 indexes each.
+
 See docs/design/wide-layout.md. The number is derived from the Service port's name, so it is the same after a restart.
 """
 
@@ -29,15 +32,17 @@ from knft.nft import expressions as nft
 from knft.nft.objects import COMMENT_BYTES, ArrayName, Chain, Container, Contents
 from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends
+from knft.render.affinity import MAX_BLOCK_SIZE, EndpointLookup, affinity_rules, known_rules
 from knft.render.frontends import TrafficClass
-from knft.render.names import SERVICE_IPS, SERVICE_NODEPORTS, WIDE_MAP_PREFIX, WIDE_PREFIX
+from knft.render.names import SERVICE_IPS, SERVICE_NODEPORTS, WIDE_IDS_PREFIX, WIDE_MAP_PREFIX, WIDE_PREFIX
 from knft.render.pools import external_rules
 
 COPIES_FACTOR = 4
 """A Service port is wide if its copies are more than this times the number of things that are copied."""
 
 MAPS = 8
-"""The number of maps for each protocol, over which Service ports are spread by number.
+"""The number of maps of endpoints, and of maps of endpoint IDs, for each protocol; Service ports are spread over them
+by number.
 
 A new rule that uses a map makes the kernel walk the whole map: 13 ms for 100 000 endpoints on Linux 6.18.
 """
@@ -47,6 +52,7 @@ NUMBERS = 1 << 31
 
 _SERVICE_MAPS = (SERVICE_IPS, SERVICE_NODEPORTS)
 _CLASS_NUMBERS: dict[TrafficClass, int] = {"cluster": 0, "local": 1}
+ALL_CLASSES = tuple(_CLASS_NUMBERS)
 
 
 class WidePort(Struct, frozen=True, gc=False):
@@ -157,24 +163,29 @@ def _has_wide_source_ranges(plan: ServicePlan) -> bool:
 
 
 def wide_containers(family: NftFamily) -> tuple[Container, ...]:
-    """Return the maps of the endpoints of wide Service ports: the key is number, traffic class and index."""
+    """Return the maps of the endpoints of wide Service ports, and of their IDs: keyed by number, class and index."""
     # libnftables 1.0.6 allows dnat to a map's port only if the map's type names the packet's protocol.
     number = "numgen random mod 65536"
+    key = f"{number} . {number} . {number}"
     return tuple(
-        Container(
-            f"{WIDE_MAP_PREFIX}{protocol}-{index}",
-            f"{number} . {number} . {number}",
-            f"{family} daddr . {protocol} dport",
-            by_expression=True,
-        )
+        Container(f"{prefix}{protocol}-{index}", key, data, by_expression=True)
         for protocol in NFT_PROTOCOLS.values()
+        for prefix, data in (
+            (WIDE_MAP_PREFIX, f"{family} daddr . {protocol} dport"),
+            (WIDE_IDS_PREFIX, "meta priority"),
+        )
         for index in range(MAPS)
     )
 
 
-def wide_array(plan: ServicePlan, wide: WidePort, traffic_class: TrafficClass) -> ArrayName:
+def wide_array(plan: ServicePlan, number: int, traffic_class: TrafficClass) -> ArrayName:
     """Return the name of the array that holds the endpoints for one class of traffic."""
-    return ArrayName(_map(plan, wide), (wide.number, _CLASS_NUMBERS[traffic_class]))
+    return ArrayName(_map(WIDE_MAP_PREFIX, plan, number), (number, _CLASS_NUMBERS[traffic_class]))
+
+
+def wide_ids_array(plan: ServicePlan, number: int, traffic_class: TrafficClass) -> ArrayName:
+    """Return the name of the array that holds the IDs of these endpoints."""
+    return ArrayName(_map(WIDE_IDS_PREFIX, plan, number), (number, _CLASS_NUMBERS[traffic_class]))
 
 
 def wide_classes(plan: ServicePlan) -> list[TrafficClass]:
@@ -196,7 +207,7 @@ def wide_chain_name(wide: WidePort, purpose: str) -> str:
     return f"{WIDE_PREFIX}{wide.number}-{purpose}"
 
 
-_CHAIN_NAME = re.compile(rf"{WIDE_PREFIX}(\d{{1,10}})-\w+")
+_CHAIN_NAME = re.compile(rf"{WIDE_PREFIX}(\d{{1,10}})-[\w-]+")
 
 
 def wide_number(chain: str) -> int | None:
@@ -205,43 +216,46 @@ def wide_number(chain: str) -> int | None:
     return int(found[1]) if found is not None else None
 
 
-def wide_chains(
-    plan: ServicePlan, wide: WidePort, family: Family, config: Config, *, is_sticky: bool
-) -> Iterator[Chain]:
-    """Yield the chains of a wide Service port.
-
-    With session affinity, other chains apply the external traffic policy.
-    """
+def wide_chains(plan: ServicePlan, wide: WidePort, family: Family, config: Config) -> Iterator[Chain]:
+    """Yield the chains of a wide Service port."""
     if wide.endpoints:
         for traffic_class in wide_classes(plan):
-            rules = tuple(_endpoint_rules(plan, wide, traffic_class, family.nft))
-            yield Chain(wide_chain_name(wide, traffic_class), rules)
+            yield from _endpoint_chains(plan, wide, traffic_class, family.nft)
         external = [frontend for frontend in plan.frontends if not frontends.is_internal(frontend)]
-        if external and plan.external is not TrafficAction.REJECT and not is_sticky:
+        if external and plan.external is not TrafficAction.REJECT:
             rules = external_rules(plan.external, partial(wide_chain_name, wide), family, config)
             yield Chain(wide_chain_name(wide, "external"), rules)
     if wide.source_ranges:
         yield Chain(wide_chain_name(wide, "sources"), tuple(_source_rules(plan.allowed_sources, family.nft)))
 
 
-def _map(plan: ServicePlan, wide: WidePort) -> str:
-    return f"{WIDE_MAP_PREFIX}{NFT_PROTOCOLS[plan.port.protocol]}-{wide.number % MAPS}"
+def _map(prefix: str, plan: ServicePlan, number: int) -> str:
+    return f"{prefix}{NFT_PROTOCOLS[plan.port.protocol]}-{number % MAPS}"
 
 
-def _endpoint_rules(
+def _endpoint_chains(
     plan: ServicePlan, wide: WidePort, traffic_class: TrafficClass, family: NftFamily
-) -> Iterator[nft.Rule]:
-    """Yield the rule that picks an endpoint, and one for packets in flight, as in a pool chain."""
+) -> Iterator[Chain]:
+    """Yield the chain for one class of traffic, and those for known clients."""
     protocol = nft.Match(nft.Meta("l4proto"), NFT_PROTOCOLS[plan.port.protocol])
-    array = wide_array(plan, wide, traffic_class)
-    size = max(len(endpoints_of(plan, traffic_class)), 1)
+    endpoints = wide_array(plan, wide.number, traffic_class)
+    ids = wide_ids_array(plan, wide.number, traffic_class)
+    frontend = tuple(nft.Constant(int(number)) for number in endpoints.prefix)
+    lookup = EndpointLookup(family, frontend, endpoints.container, ids.container, (protocol,))
+    name, size = wide_chain_name(wide, traffic_class), max(len(endpoints_of(plan, traffic_class)), 1)
+    timeout, rules = plan.port.affinity_seconds, tuple(_endpoint_rules(lookup, size))
+    if timeout:
+        blocks = [range(start, min(start + MAX_BLOCK_SIZE, size)) for start in range(0, size, MAX_BLOCK_SIZE)]
+        known = [Chain(f"{name}-known-{block.start}", known_rules(lookup, block, timeout)) for block in blocks]
+        yield from known
+        rules = (*affinity_rules(lookup, size, timeout, [chain.name for chain in known]), *rules)
+    yield Chain(name, rules)
+
+
+def _endpoint_rules(lookup: EndpointLookup, size: int) -> Iterator[nft.Rule]:
+    """Yield the rule that picks an endpoint, and one for packets in flight, as in a pool chain."""
     for modulus in (size, 1) if size > 1 else (1,):
-        key = nft.Concat((*map(nft.Constant, _numbers(array)), nft.RandomNumber(modulus)))
-        yield nft.Rule((protocol, nft.DnatFromMap(family, key, array.container)))
-
-
-def _numbers(array: ArrayName) -> Iterator[int]:
-    return (int(number) for number in array.prefix)
+        yield nft.Rule((*lookup.conditions, lookup.translate(nft.RandomNumber(modulus))))
 
 
 def _source_rules(allowed: Iterable[str], family: NftFamily) -> Iterator[nft.Rule]:

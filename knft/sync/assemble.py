@@ -127,7 +127,7 @@ def _daemon(
     dispatcher = Dispatcher(config, states, warnings)
     # Flags describe the node too, even if no Node object ever arrives.
     dispatcher.refresh_node()
-    # A sync without a request is needed only to remove expired records of sticky Service ports (StickyPortRecord).
+    # A sync without a request is needed only to remove unused shared chains.
     maximum = max(config.max_sync_period, config.min_sync_period)
     intervals = Intervals(config.min_sync_period, config.sync_period, maximum, config.sync_burst)
     return Daemon(

@@ -25,7 +25,7 @@ from knft.sync.log_summary import summarize
 from knft.sync.node_check import NodeCheck
 from knft.sync.observer import SyncObserver
 from knft.sync.older_version import OlderVersion
-from knft.sync.proxier import STICKY_REMOVAL_INTERVAL_SECONDS, Proxier
+from knft.sync.proxier import UNUSED_CHAINS_INTERVAL_SECONDS, Proxier
 from knft.sync.report import SyncReport
 from knft.sync.service_warnings import ServiceWarnings
 from knft.sync.state import ServiceState
@@ -35,7 +35,7 @@ log = logging.getLogger("knft")
 
 POLL_SECONDS = 60.0
 """Longest delay until the thread that watches the worker process notices that knft stops."""
-DEFAULT_INTERVALS = Intervals(0.02, 30.0, STICKY_REMOVAL_INTERVAL_SECONDS)
+DEFAULT_INTERVALS = Intervals(0.02, 30.0, UNUSED_CHAINS_INTERVAL_SECONDS)
 AUDIT_SECONDS = 3600.0
 """Time between two comparisons of the kernel's tables with what was committed."""
 AUDIT_RETRY_SECONDS = 120.0
@@ -265,10 +265,6 @@ class Daemon:
             f"Service port {name} is quarantined; knft retries it: {why}" for name, why in report.quarantined.items()
         }
         problems |= {f"Service {name} is too large and is left out: {why}" for name, why in report.too_large.items()}
-        problems |= {
-            f"Service port {name} has no session affinity: all numbers of sticky Service ports are in use"
-            for name in report.without_affinity
-        }
         if report.orphan_error:
             problems.add(f"stale objects could not be removed; knft retries the removal: {report.orphan_error}")
         if report.repair.error:

@@ -13,23 +13,27 @@ from knft.config import Config
 from knft.delta.diff import ContentsDiff
 from knft.memory_errors import exit_if_out_of_memory
 from knft.model.names import ServicePortName
-from knft.model.plan import ServicePlan
 from knft.nft.expressions import Goto, Verdict
-from knft.nft.objects import Chain, Contents, Entry, Key
+from knft.nft.objects import Array, ArrayName, Chain, Contents, Entry, Key
 from knft.nft.transaction import Transaction
 from knft.render import layout, names
-from knft.render.fragment import EndpointOrders, Fragment, PortNumbers, render_node, render_plan
-from knft.render.numbering import Numbering, StickyPort, sticky_hash_id
-from knft.render.pools import SharedChain, shared_chain, with_common_sizes, with_target_pools
-from knft.render.sticky import sticky_port_record
+from knft.render.fragment import Fragment, PreviousTable, render_node, render_plan
+from knft.render.pools import (
+    SharedChain,
+    affinity_timeout,
+    parse_shared_chain,
+    shared_chain,
+    with_common_sizes,
+    with_targets,
+)
 from knft.render.wide import WideNumbers, wide_port
 from knft.sync.state import ServiceState
 from knft.sync.superseded import Removals, defer_unreachable, find_superseded
-from knft.sync.table_snapshot import Owner, SpecialOwner, StickyPortRecord, TableSnapshot
+from knft.sync.table_snapshot import Owner, SpecialOwner, TableSnapshot, TableState
 
 MAX_RULES = 1 << 10
-"""Once a transaction of a partial sync has this many rules of sticky Service ports, the other sticky Service ports are
-postponed. If a transaction has more rules in new chains, these are sent before the main phase. For a rule as text,
+"""Once a transaction of a partial sync has this many rules in chains of Service ports, the other sticky Service ports
+are postponed. If a transaction has more rules in new chains, these are sent before the main phase. For a rule as text,
 libnftables 1.0.6 needs about 9 KB of memory. This many rules are less than a MiB of text, so that the worker process is
 not replaced (``knft.kernel.process.RECYCLE_BYTES``)."""
 
@@ -47,23 +51,22 @@ Fragments = Mapping[Owner, Fragment | None]
 class PreparedTransaction(Struct, frozen=True):
     """A transaction, and what it was computed from.
 
-    ``sticky`` are the affected sticky Service ports by hash ID, None if the record is removed; ``wide`` the numbers of
-    the affected wide Service ports, None if the Service port is no longer wide. ``without_affinity`` are Service ports
-    that get no session affinity, because all numbers are in use; ``render_errors`` those that could not be rendered.
-    ``claimed_count`` is the number of further Service ports whose contents a full sync found unchanged and claimed.
-    ``removes_unclaimed`` tells whether it removes unclaimed contents. ``deletable_chains`` can be deleted in a separate
-    transaction after it, which the kernel refuses if a foreign rule refers to one of them. ``postponed`` are owners of
-    the snapshot that the transaction does not change, because it has enough rules without them.
+    ``wide`` are the numbers of the affected wide Service ports, None if the Service port is no longer wide.
+    ``render_errors`` are Service ports that could not be rendered. ``claimed_count`` is the number of further Service
+    ports whose contents a full sync found unchanged and claimed. ``removes_unclaimed`` tells whether it removes
+    unclaimed contents. ``emptied_chains`` are the chains that it empties and deletes. ``deletable_chains`` were emptied
+    before and can be deleted in a separate transaction after it, which the kernel refuses if a foreign rule refers to
+    one of them. ``postponed`` are owners of the snapshot that the transaction does not change, because it has enough
+    rules without them.
     """
 
     desired: Fragments
     diff: ContentsDiff
     transaction: Transaction
-    sticky: dict[str, StickyPort | None]
     wide: dict[ServicePortName, int | None]
-    without_affinity: tuple[ServicePortName, ...]
     render_errors: dict[ServicePortName, Exception]
     removes_unclaimed: bool
+    emptied_chains: tuple[str, ...]
     deletable_chains: tuple[str, ...]
     postponed: frozenset[ServicePortName] = frozenset()
     claimed_count: int = 0
@@ -93,6 +96,7 @@ def prepare_transaction(
     new_shared, changed_shared = _missing_shared_chains(snapshot, desired, rendering.claims.chains)
     new_chains = (*(shared_chain(spec, family, config) for spec in new_shared), *diff.new_chains)
     are_early = _are_created_early(new_chains, diff)
+    emptied = (*diff.emptied_chains, *_unused_affinity_chains(snapshot, state))
     transaction = Transaction(
         family.nft,
         names.TABLE,
@@ -102,24 +106,22 @@ def prepare_transaction(
             *_missing_constant_chains(snapshot, state, config),
             *(shared_chain(spec, family, config) for spec in changed_shared),
             *diff.changed_chains,
-            *(Chain(name) for name in diff.emptied_chains),
+            *(Chain(name) for name in emptied),
         ),
         removed=removed,
         added=diff.added,
         deferred_removals=_joined(superseded_removals, unreachable),
-        deleted_chains=diff.emptied_chains,
+        deleted_chains=emptied,
     )
-    numbering = rendering.numbers.sticky
     return PreparedTransaction(
         desired,
         diff,
         transaction,
-        numbering.changed,
-        rendering.numbers.wide.changed,
-        tuple(numbering.without_number),
+        rendering.wide_numbers.changed,
         rendering.render_errors,
         rendering.removes_unclaimed,
-        _deletable_chains(snapshot, diff, now),
+        emptied,
+        _deletable_chains(snapshot, transaction, now),
         frozenset(rendering.postponed),
         len(rendering.claims.names),
     )
@@ -131,14 +133,6 @@ def _joined(first: Removals, second: Removals) -> Removals:
 
 def _contents(desired: Fragments) -> dict[Owner, Contents | None]:
     return {owner: fragment.contents if fragment is not None else None for owner, fragment in desired.items()}
-
-
-class _Numbers:
-    """The numbers that a sync assigns to sticky and to wide Service ports."""
-
-    def __init__(self, snapshot: TableSnapshot, now: float) -> None:
-        self.sticky = Numbering(snapshot.sticky, now)
-        self.wide = WideNumbers(snapshot.wide)
 
 
 class _Claims:
@@ -158,9 +152,7 @@ class _Claims:
         """Claim the contents of a Service port without its own chains; return whether all of them were found."""
         if not self._snapshot.is_full or not isinstance(owner, ServicePortName):
             return False
-        if fragment is None or fragment.sticky is not None:
-            return False
-        if not self._snapshot.programmed.claim(SpecialOwner.UNCLAIMED, owner, fragment.contents):
+        if fragment is None or not self._snapshot.programmed.claim(SpecialOwner.UNCLAIMED, owner, fragment.contents):
             return False
         self.names.append(owner)
         self.chains.update(dict.fromkeys(fragment.chains))
@@ -183,9 +175,8 @@ class _Rendering:
         self._snapshot = snapshot
         self._state = state
         self._config = config
-        self._now = now
-        self._orders = _previous_orders(snapshot)
-        self.numbers = _Numbers(snapshot, now)
+        self._previous = PreviousTable(_previous_arrays(snapshot), snapshot.wide, now)
+        self.wide_numbers = WideNumbers(snapshot.wide)
         self.claims = _Claims(snapshot)
         self.render_errors: dict[ServicePortName, Exception] = {}
 
@@ -197,17 +188,13 @@ class _Rendering:
     def render_all(self) -> dict[Owner, Fragment | None]:
         """Return the desired contents of each owner. Owners are sorted: equal objects give equal transactions."""
         desired = self._render_up_to_limit(sorted(self._snapshot.owners, key=_sort_key))
-        preserved = self._preserved()
-        if self._snapshot.retires_records:
-            self.numbers.sticky.retire_unassigned(preserved.hash_ids | set(map(sticky_hash_id, self.render_errors)))
-            self.numbers.wide.release_unassigned(self._snapshot.preserved | self.render_errors.keys())
-        elif self._snapshot.remove_expired_sticky:
-            self.numbers.sticky.remove_expired()
-        self.numbers.sticky.limit_retired()
-        desired |= _sticky_records(self.numbers.sticky, desired)
+        if self._snapshot.releases_numbers:
+            self.wide_numbers.release_unassigned(self._snapshot.preserved | self.render_errors.keys())
         previously_unclaimed = self._snapshot.programmed.get(SpecialOwner.UNCLAIMED)
         if previously_unclaimed is not None:
-            kept = _common(previously_unclaimed, preserved.contents) if self.removes_unclaimed else previously_unclaimed
+            kept = previously_unclaimed
+            if self.removes_unclaimed:
+                kept = _common(previously_unclaimed, self._preserved())
             merged = _merged(desired)
             unclaimed = kept.without(merged)
             unclaimed.members -= _superseded_ranges(unclaimed, merged, self.claims)
@@ -225,7 +212,7 @@ class _Rendering:
             if rules >= self._max_rules and isinstance(owner, ServicePortName) and self._can_wait(owner):
                 self.postponed.add(owner)
                 continue
-            rendered = self._render_owners([owner], self.numbers)
+            rendered = self._render_owners([owner], self.wide_numbers)
             if self.claims.claim(owner, rendered.get(owner)):
                 continue
             desired |= rendered
@@ -235,7 +222,7 @@ class _Rendering:
     def _can_wait(self, name: ServicePortName) -> bool:
         return self._state.is_sticky(name) and name != self._snapshot.longest_postponed
 
-    def _render_owners(self, owners: Iterable[Owner], numbers: _Numbers) -> dict[Owner, Fragment | None]:
+    def _render_owners(self, owners: Iterable[Owner], numbers: WideNumbers) -> dict[Owner, Fragment | None]:
         desired: dict[Owner, Fragment | None] = {}
         for owner in owners:
             match owner:
@@ -248,27 +235,20 @@ class _Rendering:
         return desired
 
     def _render_service_port(
-        self, name: ServicePortName, numbers: _Numbers, desired: dict[Owner, Fragment | None]
+        self, name: ServicePortName, numbers: WideNumbers, desired: dict[Owner, Fragment | None]
     ) -> None:
         try:
-            desired[name] = _render_service_port(self._state, name, self._orders, numbers, self._config)
+            desired[name] = _render_service_port(self._state, name, self._previous, numbers, self._config)
         except Exception as error:  # noqa: BLE001 - a bug that affects one Service port must not stop the others
             exit_if_out_of_memory(error)
             self.render_errors[name] = error
 
-    def _preserved(self) -> "_Preserved":
+    def _preserved(self) -> Contents:
         """Return the contents of the Service ports that a full sync leaves as they are."""
-        numbers, failed = _Numbers(self._snapshot, self._now), dict(self.render_errors)
+        numbers, failed = WideNumbers(self._snapshot.wide), dict(self.render_errors)
         desired = self._render_owners(sorted(self._snapshot.preserved, key=_sort_key), numbers)
         self.render_errors = failed  # Errors of Service ports that this sync does not commit do not count.
-        desired |= _sticky_records(numbers.sticky, desired)
-        contents = Contents.merged((_merged(desired), self._snapshot.last_known))
-        return _Preserved(
-            contents,
-            frozenset(numbers.sticky.changed)
-            | set(map(sticky_hash_id, self._snapshot.preserved))
-            | self._snapshot.unknown_hash_ids,
-        )
+        return Contents.merged((_merged(desired), self._snapshot.last_known))
 
 
 def _changed_rule_count(before: Contents | None, after: Fragment | None) -> int:
@@ -276,11 +256,6 @@ def _changed_rule_count(before: Contents | None, after: Fragment | None) -> int:
     found = before.chains if before is not None else {}
     chains = after.contents.chains if after is not None else {}
     return sum(len(chain.rules) for name, chain in chains.items() if found.get(name) != chain)
-
-
-class _Preserved(Struct, frozen=True):
-    contents: Contents
-    hash_ids: frozenset[str]
 
 
 def _merged(desired: Fragments) -> Contents:
@@ -292,8 +267,10 @@ def _common(contents: Contents, other: Contents) -> Contents:
     return contents.without(contents.without(other))
 
 
-def _previous_orders(snapshot: TableSnapshot) -> EndpointOrders:
+def _previous_arrays(snapshot: TableSnapshot) -> Mapping[ArrayName, Array]:
     """Return the arrays before the sync; in a full sync those found in the kernel, without claimed ones."""
+    if snapshot.table is TableState.INCOMPATIBLE and snapshot.listing is not None:
+        return snapshot.listing.contents.arrays
     unclaimed = snapshot.programmed.get(SpecialOwner.UNCLAIMED)
     if snapshot.is_full and unclaimed is not None:
         return unclaimed.arrays
@@ -313,46 +290,27 @@ def _sort_key(owner: Owner) -> tuple[str, ...]:
     match owner:
         case SpecialOwner():
             return (owner.value,)
-        case StickyPortRecord():
-            return (owner.hash_id,)
         case _:
             return tuple(owner)  # str(owner) lacks the protocol.
 
 
 def _render_service_port(
-    state: ServiceState, name: ServicePortName, orders: EndpointOrders, numbers: _Numbers, config: Config
+    state: ServiceState, name: ServicePortName, previous: PreviousTable, numbers: WideNumbers, config: Config
 ) -> Fragment | None:
     plan = state.plan(name)
-    if plan is None or not plan.port.affinity_seconds:
-        numbers.sticky.retire(name)
     if plan is None:
-        numbers.wide.release(name)
+        numbers.release(name)
         return None
-    port_numbers = PortNumbers(_sticky_port(plan, numbers.sticky), wide_port(plan, numbers.wide))
-    return render_plan(plan, orders, port_numbers, state.node.family, config)
+    return render_plan(plan, previous, wide_port(plan, numbers), state.node.family, config)
 
 
-def _sticky_port(plan: ServicePlan, numbering: Numbering) -> StickyPort | None:
-    """Return the number and indexes of a Service port with session affinity, None without affinity."""
-    if not plan.port.affinity_seconds:
-        return None
-    targets = ((endpoint.address, endpoint.port) for endpoint in plan.endpoints.all_reachable)
-    return numbering.assign(plan.name, targets, plan.port.affinity_seconds)
-
-
-def _sticky_records(numbering: Numbering, desired: Fragments) -> dict[Owner, Fragment | None]:
-    """Return the records of the sticky Service ports that a sync affects, None if a record is removed."""
-    chains = {
-        fragment.sticky.hash_id: fragment.contents.chains
-        for fragment in desired.values()
-        if fragment is not None and fragment.sticky is not None
-    }
-    return {
-        StickyPortRecord(hash_id): Fragment(sticky_port_record(port, chains.get(hash_id, {})))
-        if port is not None
-        else None
-        for hash_id, port in numbering.changed.items()
-    }
+def _unused_affinity_chains(snapshot: TableSnapshot, state: ServiceState) -> tuple[str, ...]:
+    """Return the chains that remember clients for a time that no Service port has, if they are to be removed now."""
+    if not snapshot.removes_unused_chains:
+        return ()
+    used = {0} | state.affinity_timeouts()
+    parsed = ((name, parse_shared_chain(name)) for name in snapshot.programmed.chains)
+    return tuple(sorted(name for name, chain in parsed if chain is not None and affinity_timeout(chain) not in used))
 
 
 def _missing_constant_chains(snapshot: TableSnapshot, state: ServiceState, config: Config) -> tuple[Chain, ...]:
@@ -373,7 +331,7 @@ def _missing_shared_chains(
     programmed = snapshot.programmed.chains
     fragments = (fragment.chains for fragment in desired.values() if fragment is not None)
     specs = itertools.chain.from_iterable(
-        (*fragments, claimed, (part for spec in snapshot.stale_shared_chains for part in with_target_pools(spec)))
+        (*fragments, claimed, (part for spec in snapshot.stale_shared_chains for part in with_targets(spec)))
     )
     needed = {spec.name: spec for spec in specs if spec.name not in programmed}
     missing = with_common_sizes(needed.values(), programmed) if needed else []
@@ -387,9 +345,8 @@ def _are_created_early(new_chains: Collection[Chain], diff: ContentsDiff) -> boo
     They are in a large transaction: they can then be split, and exist before the endpoints, because for each new rule
     with a map the kernel walks the map. They also are if a replaced verdict goes to one of them: a packet that goes to
     an empty chain gets no endpoint, although its frontend has endpoints before and after the change. If the frontend
-    had no verdict, such a packet is handled as before the change. A packet that jumps to an empty chain returns, and
-    the next rules handle it (see the chain ``in-flight`` of the layout). And they are if they check source ranges: an
-    empty chain would let all clients through.
+    had no verdict, such a packet is handled as before the change. And they are if they check source ranges: an empty
+    chain would let all clients through.
     """
     rules, elements = sum(len(chain.rules) for chain in new_chains), sum(map(len, diff.added.values()))
     if rules > MAX_RULES or elements > MAX_ELEMENTS:
@@ -410,8 +367,8 @@ def _verdicts_with_rules_first(diff: ContentsDiff) -> Iterator[Verdict]:
                 yield value.verdict
 
 
-def _deletable_chains(snapshot: TableSnapshot, diff: ContentsDiff, now: float) -> tuple[str, ...]:
+def _deletable_chains(snapshot: TableSnapshot, transaction: Transaction, now: float) -> tuple[str, ...]:
     """Return the chains that were emptied long enough ago."""
-    written = {chain.name for chain in (*diff.changed_chains, *diff.new_chains)}
+    written = {chain.name for chain in (*transaction.new_chains, *transaction.chains)}
     emptied = snapshot.programmed.emptied_chains.items()
     return tuple(name for name, chain in emptied if chain.deletable_at < now and name not in written)

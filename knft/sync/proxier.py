@@ -9,7 +9,7 @@ After a failed commit the contents of the table are unknown: the next sync reads
 import math
 from collections.abc import Callable, Collection, Sequence
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from knft.config import Config
 from knft.delta.programmed import ProgrammedContents
@@ -19,8 +19,6 @@ from knft.model.names import ServicePortName
 from knft.model.unknown import ANYTHING, NOTHING_UNKNOWN, UnknownObjects
 from knft.nft.codec.listing import TableListing
 from knft.nft.objects import Contents
-from knft.render.remembered import BLOCK_SIZE
-from knft.sync.batches import split_by_rules
 from knft.sync.declarations import Declarations
 from knft.sync.invalidation import Invalidation, PendingInvalidations
 from knft.sync.prepare import MAX_RULES
@@ -34,8 +32,17 @@ from knft.sync.table_repair import RepairReport, TableRepair
 from knft.sync.table_snapshot import Owner, SpecialOwner, SyncScope, TableSnapshot, TableState, snapshot_from_listing
 from knft.sync.table_writer import TableWriter
 
-STICKY_REMOVAL_INTERVAL_SECONDS = 3600.0
-"""Interval between two removals of expired records of sticky Service ports."""
+UNUSED_CHAINS_INTERVAL_SECONDS = 3600.0
+MAX_UNUSED_CHAINS = 1 << 12
+"""Shared chains for affinity timeouts that no Service port has are removed after this time, or once so many chains were
+created."""
+
+
+class _ChainRemoval(Struct, frozen=True):
+    """When unused shared chains are removed next: the time in seconds, or when there are more chains."""
+
+    due: float
+    max_chains: int = MAX_UNUSED_CHAINS
 
 
 class Proxier:
@@ -51,7 +58,7 @@ class Proxier:
     ) -> None:
         """``clock`` returns the host's monotonic time in seconds, which survives a restart of knft but not of the host.
 
-        (Records of sticky Service ports in the kernel contain such times.)
+        (New endpoint IDs depend on it, and must not be those that another process has used.)
         """
         self.family = family
         self.state = state
@@ -60,7 +67,7 @@ class Proxier:
         self._clock = clock
         self._writer = TableWriter(config, state, table, clock)
         self._repair = TableRepair(family, config, table, self._writer)
-        self._last_sticky_removal = clock()
+        self._chain_removal = _ChainRemoval(clock() + UNUSED_CHAINS_INTERVAL_SECONDS)
         self._invalidations = PendingInvalidations()
         self._is_check_planned = False
         self._unreported_changes: PendingChanges | None = None
@@ -112,7 +119,6 @@ class Proxier:
             seconds=self._clock() - started,
             kernel_seconds=self._counters.kernel_seconds,
             changed_service_ports=in_force.service_ports,
-            without_affinity=tuple(self._counters.without_affinity),
             losing_claim_count=self.state.losing_claim_count(),
             newly_losing_claims=self.state.take_newly_losing_claims(),
             quarantined=self._quarantine.reasons(),
@@ -218,29 +224,27 @@ class Proxier:
         postponed first: otherwise Service ports that change all the time could go before it forever.
         """
         changed = changes.service_ports.union(self._postponed) - self._quarantine.names()
-        removal_due = now - self._last_sticky_removal >= STICKY_REMOVAL_INTERVAL_SECONDS
+        removal_due = self._is_chain_removal_due(programmed, now)
         if not (changed or changes.node is not None or removal_due or programmed.emptied_chains):
             return self._commit_nothing(programmed)
         longest_postponed = next((name for name in self._postponed if name in changed), None)
-        batch, *others = split_by_rules({name: self._rules_of(name) for name in changed}, MAX_RULES)
-        first = batch | ({longest_postponed} if longest_postponed is not None else set())
         node = {SpecialOwner.NODE} if changes.node is not None else set[SpecialOwner]()
         snapshot = TableSnapshot(
             programmed,
             TableState.READY,
-            first | node,
-            self._writer.sticky,
+            changed | node,
             self._writer.wide,
             SyncScope.PARTIAL,
-            remove_expired_sticky=removal_due,
+            removes_unused_chains=removal_due,
             longest_postponed=longest_postponed,
         )
-        self._last_sticky_removal = now if removal_due else self._last_sticky_removal
         try:
             postponed = self._commit(snapshot, PreviousContents(programmed), now, MAX_RULES)
         except KernelError:
             return False
-        postponed = postponed.union(*others) - {longest_postponed}
+        if removal_due:
+            limit = 2 * len(programmed.chains) + MAX_UNUSED_CHAINS
+            self._chain_removal = _ChainRemoval(now + UNUSED_CHAINS_INTERVAL_SECONDS, limit)
         waiting = [name for name in self._postponed if name in postponed]
         self._postponed = (*waiting, *sorted(postponed.difference(waiting)))
         return True
@@ -254,9 +258,11 @@ class Proxier:
         self._postponed = ()
         return True
 
-    def _rules_of(self, name: ServicePortName) -> int:
-        """Return about how many rules a changed Service port writes: those of one block if an endpoint has changed."""
-        return min(len(self.state.endpoints(name)), BLOCK_SIZE) if self.state.is_sticky(name) else 0
+    def _is_chain_removal_due(self, programmed: ProgrammedContents[Owner], now: float) -> bool:
+        """Tell whether unused shared chains are removed now: never while some elements may lead to them."""
+        if self._quarantine.names() or self._removal_hold.unknown or not self._writer.orphans_removed:
+            return False
+        return now >= self._chain_removal.due or len(programmed.chains) > self._chain_removal.max_chains
 
     def _sync_full(self, previous: PreviousContents, now: float) -> RepairReport:
         """Read the table back and commit all differences; quarantine the Service ports that the kernel refuses."""
@@ -314,7 +320,6 @@ class Proxier:
         snapshot_as_read = snapshot_from_listing(listing, self.family, self._config, names, now)
         snapshot = structs.replace(
             snapshot_as_read,
-            sticky=self._writer.current_sticky_ports(snapshot_as_read.sticky, may_be_foreign=invalidation.declarations),
             wide=self._writer.current_wide_numbers(snapshot_as_read.wide),
             preserved=quarantined,
             last_known=Contents.merged(self._last_known.values()),
@@ -410,7 +415,6 @@ class Proxier:
             self._writer.programmed,
             TableState.READY,
             frozenset[Owner](names),
-            self._writer.sticky,
             self._writer.wide,
             SyncScope.PARTIAL,
         )

@@ -48,13 +48,10 @@ class RemovalHold:
             self.check_replacement()
             return snapshot.for_replacement()
         if snapshot.listing is not None and not unknown.anything:
-            services = find_services(unknown.includes_service, snapshot.listing.contents)
-            self.found = services.contents
-            last_known = Contents.merged((snapshot.last_known, services.contents))
-            snapshot = structs.replace(snapshot, last_known=last_known, unknown_hash_ids=services.hash_ids)
-        names = (name for name in state.service_ports() if unknown.includes_service(name.service))
+            self.found = find_services(unknown.includes_service, snapshot.listing.contents)
+            last_known = Contents.merged((snapshot.last_known, self.found))
+            snapshot = structs.replace(snapshot, last_known=last_known)
         return snapshot.with_removals_held(
-            [name for name in names if not state.endpoints(name)],
             keeps_node=unknown.includes_node and self._keeps_node(state.node),
             keeps_all=unknown.anything,
         )

@@ -17,7 +17,6 @@ class SyncCounters:
         """Start at zero."""
         self.service_ports = self.elements_added = self.elements_removed = self.chains_written = 0
         self.kernel_seconds = 0.0
-        self.without_affinity: list[ServicePortName] = []
         self.table_created = False
         """Whether the sync created or replaced the table."""
 
@@ -35,7 +34,6 @@ class SyncCounters:
         self.elements_removed += prepared.transaction.removed_count
         self.chains_written += len(prepared.transaction.new_chains) + len(prepared.transaction.chains)
         self.kernel_seconds += kernel_seconds
-        self.without_affinity += prepared.without_affinity
 
 
 class SyncReport(Struct, frozen=True):
@@ -59,8 +57,6 @@ class SyncReport(Struct, frozen=True):
     """How many claims are to frontends that another Service owns."""
     newly_losing_claims: tuple[LosingClaim, ...]
     """Those of them that did not lose at the last successful sync."""
-    without_affinity: tuple[ServicePortName, ...]
-    """The Service ports of this sync that get no session affinity, because all numbers are in use."""
     quarantined: dict[ServicePortName, str]
     """The Service ports that the kernel refuses, with the reason."""
     too_large: dict[NamespacedName, str]

@@ -186,6 +186,10 @@ class ServiceState:
         port = self._services.ports.get(name)
         return port is not None and port.affinity_seconds > 0
 
+    def affinity_timeouts(self) -> set[int]:
+        """Return the affinity timeouts of all Service ports, in seconds; 0 stands for no session affinity."""
+        return {port.affinity_seconds for port in self._services.ports.values()}
+
     def endpoints(self, name: ServicePortName) -> tuple[Endpoint, ...]:
         """Return all endpoints of one Service port, ready or not, sorted by key."""
         return self._endpoints.endpoints.get(name, ())

@@ -1,8 +1,8 @@
 """TableSnapshot: the contents of the table before a transaction, known from the last commit or from a listing.
 
-Each part of the contents has an owner: the Service port for which it was rendered, a sticky Service port's record, or
-a SpecialOwner. Two other modules use the word differently: in knft.decide.frontends a Service owns a contested
-frontend, and in knft.kernel.ownership a process owns a table.
+Each part of the contents has an owner: the Service port for which it was rendered, or a SpecialOwner. Two other
+modules use the word differently: in knft.decide.frontends a Service owns a contested frontend, and in
+knft.kernel.ownership a process owns a table.
 """
 
 import enum
@@ -19,12 +19,10 @@ from knft.nft.codec.listed_table import is_declared_as
 from knft.nft.codec.listing import TableListing
 from knft.nft.codec.rule_digests import expected_digest
 from knft.nft.objects import Chain, Container, Contents
-from knft.render import layout, names
+from knft.render import layout
 from knft.render.fragment import Fragment
-from knft.render.names import NODE_SETS, OWNED_CHAIN_PREFIXES, STICKY_PORTS
-from knft.render.numbering import StickyPort, sticky_hash_id
+from knft.render.names import NODE_SETS, OWNED_CHAIN_PREFIXES
 from knft.render.pools import SharedChain, parse_shared_chain, shared_chain
-from knft.render.sticky import read_sticky_ports
 from knft.render.wide import read_numbers
 
 
@@ -33,21 +31,12 @@ class SpecialOwner(enum.Enum):
 
     NODE = "node"
     UNCLAIMED = "unclaimed"
-    """Contents that were found in the kernel and that no Service port or record has claimed, also called orphans.
+    """Contents that were found in the kernel and that no Service port has claimed, also called orphans.
 
     A sync removes them, except those of preserved Service ports; if the kernel refuses that, knft retries."""
 
 
-class StickyPortRecord(Struct, frozen=True):
-    """The owner of a sticky Service port's record: the elements in the kernel that store its number and indexes.
-
-    The record stays after the Service port was deleted, until its last affinity entry has expired.
-    """
-
-    hash_id: str
-
-
-Owner = ServicePortName | SpecialOwner | StickyPortRecord
+Owner = ServicePortName | SpecialOwner
 
 
 class TableState(enum.Enum):
@@ -64,10 +53,11 @@ class SyncScope(enum.Enum):
     """What a transaction writes and removes in addition to the contents of its owners."""
 
     FULL = "full"
-    """It writes missing constant chains, retires the records of removed sticky Service ports, and removes unclaimed
+    """It writes missing constant chains, releases unused numbers of wide Service ports, and removes unclaimed
     contents."""
     KEEP_UNCLAIMED = "keep unclaimed"
-    """It writes missing constant chains, which all Service ports need, and retires records; unclaimed contents stay."""
+    """It writes missing constant chains, which all Service ports need, and releases unused numbers; unclaimed contents
+    stay."""
     PARTIAL = "partial"
     """Nothing in addition."""
     UNCLAIMED_ONLY = "unclaimed only"
@@ -82,25 +72,20 @@ class TableSnapshot(Struct, frozen=True):
     table: TableState
     owners: frozenset[Owner]
     """The owners whose contents the sync may change."""
-    sticky: dict[str, StickyPort]
-    """The sticky Service ports by hash ID."""
     wide: dict[ServicePortName, int] = {}
     """The numbers of the wide Service ports, as this process assigned them or as they were read back."""
     scope: SyncScope = SyncScope.FULL
-    remove_expired_sticky: bool = False
-    """Whether the sync removes expired records of sticky Service ports."""
+    removes_unused_chains: bool = False
+    """Whether the sync removes shared chains for affinity timeouts that no Service port has."""
     longest_postponed: ServicePortName | None = None
     """The Service port that was postponed first; the sync does not postpone it again."""
     holds_removals: bool = False
-    """Whether contents that no Service port claims, and records of sticky Service ports, stay as they were found: not
-    all objects are known yet."""
+    """Whether contents that no Service port claims stay as they were found: not all objects are known yet."""
     preserved: frozenset[ServicePortName] = frozenset()
     """Service ports whose contents the sync does not remove, because they are quarantined."""
     last_known: Contents = field(default_factory=Contents.empty)
     """The last contents of the preserved Service ports that the kernel accepted, and contents that may belong to
     unknown objects; they are not removed either."""
-    unknown_hash_ids: frozenset[str] = frozenset()
-    """The hash IDs of sticky Service ports that may belong to unknown objects; their records are not retired."""
     rule_digests: dict[str, str] = {}
     """The digest of each chain's rules, if the table was read back."""
     stale_shared_chains: tuple[SharedChain, ...] = ()
@@ -119,22 +104,17 @@ class TableSnapshot(Struct, frozen=True):
         return self.scope in (SyncScope.FULL, SyncScope.UNCLAIMED_ONLY) and not self.holds_removals
 
     @property
-    def retires_records(self) -> bool:
-        """Whether the records of removed sticky Service ports are retired."""
+    def releases_numbers(self) -> bool:
+        """Whether the numbers of Service ports that are not wide any more are released."""
         return self.is_full and not self.holds_removals
 
-    def with_removals_held(
-        self, without_endpoints: Iterable[ServicePortName], *, keeps_node: bool, keeps_all: bool
-    ) -> "TableSnapshot":
+    def with_removals_held(self, *, keeps_node: bool, keeps_all: bool) -> "TableSnapshot":
         """Return the snapshot for a full sync with incomplete objects.
 
-        With ``keeps_all`` the sync removes nothing that was found. If the endpoints of a Service port are not known
-        yet, clients still reach those that were found. Those of a sticky Service port would be removed, so its contents
-        do not change. With ``keeps_node``, the node's contents do not change either.
+        With ``keeps_all`` the sync removes nothing that was found; with ``keeps_node``, the node's contents do not
+        change.
         """
-        kept: set[Owner] = {name for name in without_endpoints if sticky_hash_id(name) in self.sticky}
-        if keeps_node and self._has_node_contents():
-            kept.add(SpecialOwner.NODE)
+        kept: set[Owner] = {SpecialOwner.NODE} if keeps_node and self._has_node_contents() else set()
         return structs.replace(self, owners=self.owners - kept, holds_removals=keeps_all)
 
     def _has_node_contents(self) -> bool:
@@ -144,33 +124,24 @@ class TableSnapshot(Struct, frozen=True):
     def for_replacement(self) -> "TableSnapshot":
         """Return the snapshot for a sync that replaces the whole table; affinity entries are kept."""
         return TableSnapshot(
-            ProgrammedContents(), TableState.INCOMPATIBLE, self.owners, self.sticky, self.wide, listing=self.listing
+            ProgrammedContents(), TableState.INCOMPATIBLE, self.owners, self.wide, listing=self.listing
         )
 
     def claim_unchanged_chains(self, desired: Mapping[Owner, Fragment | None]) -> None:
         """Treat the chains of a Service port as up to date if their rules are as desired.
 
-        For a sticky Service port, its record in the kernel, which contains a digest of the chains, must be so too. So a
-        restart on an unchanged cluster sends nothing.
+        So a restart on an unchanged cluster sends nothing.
         """
-        unclaimed = self.programmed.get(SpecialOwner.UNCLAIMED)
+        if self.programmed.get(SpecialOwner.UNCLAIMED) is None:
+            return
         for fragment in desired.values():
-            if unclaimed is not None and fragment is not None and _record_is_found(fragment, desired, unclaimed):
+            if fragment is not None:
                 chains = fragment.contents.chains
                 found = {name: chain for name, chain in chains.items() if self._is_found(chain)}
                 self.programmed.add_chains(SpecialOwner.UNCLAIMED, found)
 
     def _is_found(self, chain: Chain) -> bool:
         return self.rule_digests.get(chain.name) == expected_digest(chain.rules)
-
-
-def _record_is_found(fragment: Fragment, desired: Mapping[Owner, Fragment | None], found: Contents) -> bool:
-    """Tell whether the record of a fragment's sticky Service port is as desired, if the fragment has one."""
-    if fragment.sticky is None:
-        return True
-    record = desired.get(StickyPortRecord(fragment.sticky.hash_id))
-    position = (STICKY_PORTS, (fragment.sticky.number,))
-    return record is not None and found.entries.get(position) == record.contents.entries[position]
 
 
 def snapshot_from_listing(
@@ -181,10 +152,9 @@ def snapshot_from_listing(
     owners: frozenset[Owner] = frozenset({SpecialOwner.NODE, SpecialOwner.UNCLAIMED, *names})
     programmed: ProgrammedContents[Owner] = ProgrammedContents()
     if listing is None:
-        return TableSnapshot(programmed, TableState.MISSING, owners, {})
+        return TableSnapshot(programmed, TableState.MISSING, owners)
     if _must_be_replaced(listing, layout.containers(family), constant_chains):
-        sticky = read_sticky_ports(listing.contents, now)
-        return TableSnapshot(programmed, TableState.INCOMPATIBLE, owners, sticky, listing=listing)
+        return TableSnapshot(programmed, TableState.INCOMPATIBLE, owners, listing=listing)
     discard_foreign_contents(listing.contents, family)
     owned = [name for name in listing.rule_counts if name.startswith(OWNED_CHAIN_PREFIXES)]
     listing.contents.chains.update((name, Chain(name)) for name in owned if listing.rule_counts[name])
@@ -204,7 +174,6 @@ def snapshot_from_listing(
         programmed,
         TableState.READY,
         owners,
-        read_sticky_ports(listing.contents, now),
         read_numbers(listing.contents, names),
         rule_digests=listing.rule_digests,
         stale_shared_chains=tuple(spec for spec in shared if spec is not None),
@@ -231,8 +200,8 @@ def _must_be_replaced(listing: TableListing, containers: Sequence[Container], co
     A table of another version of knft can be adopted if its sets, maps and base chains differ from the needed ones only
     in that some are missing, or that there are others: those are foreign objects.
     """
-    if listing.must_be_replaced or names.AFFINITY not in listing.containers:
-        return True  # Affinity entries of early versions of knft are in other sets.
+    if listing.must_be_replaced:
+        return True
     listed = {each.name: declared for each, declared in listing.declarations.items()}
     return (
         any(each.name in listed and not is_declared_as(listed[each.name], each) for each in containers)

@@ -13,12 +13,10 @@ from knft.families import Family
 from knft.model.names import ServicePortName
 from knft.nft.codec.listing import TableListing
 from knft.nft.expressions import Goto, Jump
-from knft.nft.objects import ArrayName, Contents, Entry
+from knft.nft.objects import ArrayName, Contents, Entry, Key
 from knft.nft.transaction import Transaction
 from knft.render import layout
-from knft.render.names import HAIRPIN, TABLE
-from knft.render.numbering import StickyPort, adopt_equal_targets, prefer_in_memory
-from knft.render.sticky import migrate_affinity
+from knft.render.names import CLIENTS, HAIRPIN, TABLE
 from knft.sync.audit import (
     ExpectedContents,
     TablePosition,
@@ -50,7 +48,6 @@ class TableWriter:
         self._table = table
         self._clock = clock
         self.programmed: ProgrammedContents[Owner] | None = None
-        self.sticky: dict[str, StickyPort] = {}
         self.wide: dict[ServicePortName, int] = {}
         """The numbers of the wide Service ports."""
         self.orphans_removed = True
@@ -58,8 +55,6 @@ class TableWriter:
         because not all objects are known)."""
         self.refused_removals = 0
         """How often a removal of orphans, or a deletion of emptied chains, was refused, wholly or in part."""
-        self._sticky_is_current = False
-        """Whether ``sticky`` equals the kernel's records, except for foreign changes."""
         self.has_unrecorded_endpoints = False
         """Whether the kernel refused a transaction of which it had accepted endpoints before."""
         self._deletes_later = False
@@ -73,15 +68,6 @@ class TableWriter:
         """Return the programmed contents and mark them unknown until the next commit succeeds."""
         programmed, self.programmed = self.programmed, None
         return programmed
-
-    def current_sticky_ports(self, found: dict[str, StickyPort], *, may_be_foreign: bool) -> dict[str, StickyPort]:
-        """Return the recorded sticky Service ports; merged with ``found`` if a commit may have changed them.
-
-        If the records ``may_be_foreign``, those that fit the endpoints are adopted: another knft may have made them.
-        """
-        if not self._sticky_is_current:
-            return prefer_in_memory(found, self.sticky)
-        return adopt_equal_targets(found, self.sticky) if may_be_foreign else dict(self.sticky)
 
     def current_wide_numbers(self, found: dict[ServicePortName, int]) -> dict[ServicePortName, int]:
         """Return the recorded numbers of wide Service ports, and those of ``found`` that are not in use."""
@@ -112,9 +98,8 @@ class TableWriter:
         unrecorded = self.has_unrecorded_endpoints
         try:
             deleted_chains = self._send(snapshot, prepared)
-        except KernelError as error:
+        except KernelError:
             self.programmed = previous
-            self._sticky_is_current &= not isinstance(error, UnavailableError)
             raise
         self.has_unrecorded_endpoints = unrecorded
         self._record_commit(snapshot, prepared, now)
@@ -156,8 +141,9 @@ class TableWriter:
                 self._table.create(layout.declarations(family), transaction)
             case TableState.INCOMPATIBLE:
                 declared = layout.declarations(family)
-                affinity_entries = migrate_affinity(self._table.dynamic_elements())
-                self._table.replace(layout.whole_table(declared, transaction, affinity_entries))
+                clients = self._table.dynamic_elements().get(CLIENTS, {})
+                known = {key: value for key, value in clients.items() if _is_client(key)}
+                self._table.replace(layout.whole_table(declared, transaction, {CLIENTS: known}))
         return ()
 
     def _commit_main(self, main: Transaction) -> tuple[str, ...]:
@@ -198,17 +184,14 @@ class TableWriter:
             or snapshot.holds_removals
             or (self.orphans_removed and not snapshot.is_full)
         )
-        programmed.record_chain_changes(prepared.diff, now)
+        programmed.record_chain_changes(prepared.diff, prepared.emptied_chains, now)
         changes, sent = prepared.diff, (*transaction.new_chains, *transaction.chains)
-        owned = {chain.name for chain in (*changes.changed_chains, *changes.new_chains)} | set(changes.emptied_chains)
-        programmed.chains.update(chain.name for chain in sent if chain.name not in owned)
+        owned = {chain.name for chain in (*changes.changed_chains, *changes.new_chains)} | set(prepared.emptied_chains)
+        written = [chain.name for chain in sent if chain.name not in owned]
+        programmed.chains.update(written)
+        programmed.record_deleted(written)
+        programmed.chains.difference_update(prepared.emptied_chains)
         programmed.containers |= layout.container_names(self._state.node.family)
-        for hash_id, sticky in prepared.sticky.items():
-            if sticky is None:
-                snapshot.sticky.pop(hash_id)
-            else:
-                snapshot.sticky[hash_id] = sticky
-        self.sticky, self._sticky_is_current = snapshot.sticky, True
         for name, number in prepared.wide.items():
             if number is None:
                 self.wide.pop(name, None)
@@ -298,6 +281,15 @@ class TableWriter:
         # Unclaimed contents are expected in the kernel only if they are preserved and not orphaned.
         excluded = frozenset[Owner]() if self.orphans_removed else frozenset[Owner]({SpecialOwner.UNCLAIMED})
         return ExpectedContents(programmed.all_contents(excluded), frozenset(programmed.chains))
+
+
+def _is_client(key: Key) -> bool:
+    """Return whether a key of the set of clients has the form that knft's rules write; other programs may change it."""
+    match key:
+        case (str(), int()):
+            return True
+        case _:
+            return False
 
 
 def _removed_contents(pieces: Iterable[Transaction], family: Family) -> Contents:

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from knft.render import sticky
-from knft.render.names import AFFINITY
+from knft.render import affinity
+from knft.render.names import CLIENTS
 from tests.packets.many_clients import ADMIN, HTTP, PODS, STICKY, OutsideClients, clients, sticky_for
 from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.lab import plan
@@ -104,7 +104,7 @@ def test_changed_timeout_applies_from_the_next_connection(
 
 def _remembered(node: ProgrammedNode, version: plan.Version) -> int:
     """Return how many pairs of client and Service port are remembered."""
-    command = ["nft", "-j", "list", "set", "ip" if version == 4 else "ip6", "knft", AFFINITY]
+    command = ["nft", "-j", "list", "set", "ip" if version == 4 else "ip6", "knft", CLIENTS]
     (listed,) = (item["set"] for item in json.loads(node.namespace.run(command).stdout)["nftables"] if "set" in item)
     return len(listed.get("elem", []))
 
@@ -148,7 +148,7 @@ def test_clients_are_served_when_the_affinity_set_is_full(
     node: ProgrammedNode, outside: OutsideClients, version: plan.Version, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients in the set keep their endpoint; the others reach any endpoint."""
-    monkeypatch.setattr(sticky, "AFFINITY_SIZE", 20)
+    monkeypatch.setattr(affinity, "MAX_CLIENTS", 20)
     # A set of another size is kept, so the tables are created again.
     node.namespace.run(["nft", "-f", "-"], stdin="delete table ip knft\ndelete table ip6 knft\n")
     node.invalidate()
@@ -171,7 +171,7 @@ def test_affinity_can_be_switched_on_and_off(
     """Clients reach any endpoint without affinity, and keep theirs with it."""
     ports, slices = tcp_and_udp("http", 80), endpoints("s", *PODS, http=HTTP)
     sources = clients(version, 60)
-    for affinity, stays in (({}, False), (STICKY, True), ({}, False), (STICKY, True)):
-        node.apply([service("s", 50, *ports, **affinity), slices])
+    for settings, stays in (({}, False), (STICKY, True), ({}, False), (STICKY, True)):
+        node.apply([service("s", 50, *ports, **settings), slices])
         answers = [outside.servers_of("cluster.50", 80, sources) for _ in range(2)]
         assert stays == (answers[0] == answers[1])

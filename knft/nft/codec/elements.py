@@ -49,6 +49,8 @@ def elements_json(elements: Mapping[Key, Value]) -> list[Any]:
     if isinstance(next(iter(elements.values()), None), tuple):
         # The most frequent case: keys of endpoint maps are addresses and numbers, which need no conversion.
         return [[{"concat": key}, {"concat": value}] for key, value in elements.items()]
+    if isinstance(next(iter(elements.values()), None), int):
+        return [[{"concat": key}, value] for key, value in elements.items()]
     return [element_json(key, value) for key, value in elements.items()]
 
 
@@ -56,6 +58,8 @@ def element_json(key: Key, value: Value) -> Any:  # noqa: ANN401 - JSON has ever
     """Return an element with its value as libnftables JSON."""
     if isinstance(value, tuple):
         return [{"concat": key}, {"concat": value}]
+    if isinstance(value, int):
+        return [{"concat": key}, value]
     written = key_json(key)
     if value is None:
         return written
@@ -77,6 +81,8 @@ def element_text(key: Key, value: Value) -> str:
         return f"{written} : {statement_text(value.verdict)}"
     if isinstance(value, ElementTimeout):
         return f"{written} timeout {value.timeout}s expires {value.expires}s"
+    if isinstance(value, int):
+        return f"{written} : {value}"
     address, port = value
     return f"{written} : {address} . {port}"
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from knft.nft.codec.elements import entry_from_json, key_from_json
 from knft.nft.codec.rule_digests import listed_digest
-from knft.nft.objects import Array, ArrayName, Contents, Hook, NamedObject, Target
+from knft.nft.objects import Array, ArrayName, Contents, EndpointId, Hook, NamedObject, Target
 
 Json = dict[str, Any]
 
@@ -138,14 +138,22 @@ def _read_map(container: Json, contents: Contents) -> None:
         for written, verdict in container.get("elem", ()):
             contents.entries[name, key_from_json(written, types)] = entry_from_json(written, verdict)
         return
-    arrays: dict[ArrayName, dict[int, Target]] = {}
+    arrays: dict[ArrayName, dict[int, Target | EndpointId]] = {}
     for written, value in container.get("elem", ()):
         *prefix, index = key_from_json(written, types)
-        address, port = value["concat"]
-        arrays.setdefault(ArrayName(name, tuple(prefix)), {})[int(index)] = (address, port)
+        arrays.setdefault(ArrayName(name, tuple(prefix)), {})[int(index)] = _value_from_json(value)
     for array, slots in arrays.items():
         contents.arrays[array] = _with_gaps(slots)
 
 
-def _with_gaps(slots: dict[int, Target]) -> Array:
+def _value_from_json(value: Any) -> Target | EndpointId:  # noqa: ANN401 - JSON has every type
+    """Return the target, or the endpoint ID, which is listed as a packet's priority: ``1:2`` is 0x10002."""
+    if isinstance(value, str):
+        major, minor = value.split(":")
+        return (int(major or "0", 16) << 16) + int(minor or "0", 16)
+    address, port = value["concat"]
+    return (address, port)
+
+
+def _with_gaps(slots: dict[int, Target | EndpointId]) -> Array:
     return tuple(slots.get(index) for index in range(max(slots) + 1))

@@ -62,7 +62,7 @@ def expression_text(expression: Any) -> str:  # noqa: ANN401 - the right side ma
             return str(expression)
 
 
-_MARK = {"meta": {"key": "mark"}}
+_MARK, _PRIORITY = {"meta": {"key": "mark"}}, {"meta": {"key": "priority"}}
 
 
 def statement_json(statement: nft.Statement) -> Json:
@@ -70,14 +70,17 @@ def statement_json(statement: nft.Statement) -> Json:
     match statement:
         case nft.Match(left, right, op):
             return _match_json(op, expression_json(left), expression_json(right))
-        case nft.Chance(cases, total):
-            return _match_json("<", expression_json(nft.RandomNumber(total)), cases)
         case nft.MarkIsSet(mask):
             return _match_json("!=", {"&": [_MARK, mask]}, 0)
         case nft.SetMark(mask):
             return {"mangle": {"key": _MARK, "value": {"|": [_MARK, mask]}}}
         case nft.FlipMark(mask):
             return {"mangle": {"key": _MARK, "value": {"^": [_MARK, mask]}}}
+        case nft.ClearPriority():
+            return {"mangle": {"key": _PRIORITY, "value": "none"}}
+        case nft.SetPriorityFromMap(key, name):
+            value = {"map": {"key": expression_json(key), "data": f"@{name}"}}
+            return {"mangle": {"key": _PRIORITY, "value": value}}
         case nft.Jump(chain):
             return {"jump": {"target": chain}}
         case nft.Goto(chain):
@@ -95,8 +98,6 @@ def statement_json(statement: nft.Statement) -> Json:
         case nft.DnatFromMap(family, key, name):
             target = {"map": {"key": expression_json(key), "data": f"@{name}"}}
             return {"dnat": {"family": family, "addr": target}}
-        case nft.Dnat(family, address, port):
-            return {"dnat": {"family": family, "addr": address, "port": port}}
         case nft.Update(name, key, seconds):
             element = {"elem": {"val": expression_json(key), "timeout": seconds}}
             return {"set": {"op": "update", "elem": element, "set": f"@{name}"}}
@@ -114,14 +115,16 @@ def statement_text(statement: nft.Statement) -> str:
         case nft.Match(left, right, op):
             sign = "!= " if op == "!=" else ""
             return f"{expression_text(left)} {sign}{expression_text(right)}"
-        case nft.Chance(cases, total):
-            return f"{expression_text(nft.RandomNumber(total))} < {cases}"
         case nft.MarkIsSet(mask):
             return f"meta mark & {mask:#010x} != 0"
         case nft.SetMark(mask):
             return f"meta mark set meta mark | {mask:#010x}"
         case nft.FlipMark(mask):
             return f"meta mark set meta mark ^ {mask:#010x}"
+        case nft.ClearPriority():
+            return "meta priority set none"
+        case nft.SetPriorityFromMap(key, name):
+            return f"meta priority set {expression_text(key)} map @{name}"
         case nft.Jump(chain):
             return f"jump {chain}"
         case nft.Goto(chain):
@@ -138,8 +141,6 @@ def statement_text(statement: nft.Statement) -> str:
             return f"{expression_text(key)} vmap @{name}"
         case nft.DnatFromMap(family, key, name):
             return f"dnat {family} to {expression_text(key)} map @{name}"
-        case nft.Dnat(_, address, port):
-            return f"dnat to [{address}]:{port}" if ":" in address else f"dnat to {address}:{port}"
         case nft.Update(name, key, seconds):
             return f"update @{name} {{ {expression_text(key)} timeout {seconds}s }}"
         case _:
