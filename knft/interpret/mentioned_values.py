@@ -13,6 +13,7 @@ from knft.interpret.rules import (
     Field,
     InSet,
     Interface,
+    LookUpPriority,
     Rule,
     RuleSet,
     Step,
@@ -70,7 +71,7 @@ class MentionedValues:
                 self.destinations_of_multi_range_tests.update(single_addresses(step.ranges))
         elif isinstance(step, Interface):
             self.interfaces.update(step.names)
-        elif isinstance(step, InSet | VmapLookup | DnatMapLookup | AddToSet):
+        elif isinstance(step, InSet | LookUpPriority | VmapLookup | DnatMapLookup | AddToSet):
             positions = lookups.setdefault(step.collection, set())
             positions.update((number, part) for number, part in enumerate(step.key) if isinstance(part, Field))
 
@@ -94,7 +95,9 @@ def _ports(rule: Rule, rules: RuleSet) -> Iterator[tuple[int, int]]:
     for step in rule.steps:
         if isinstance(step, Within) and step.field is Field.DESTINATION_PORT:
             yield from step.ranges
-        elif isinstance(step, InSet | VmapLookup | DnatMapLookup) and Field.DESTINATION not in step.key:
+        elif (
+            isinstance(step, InSet | LookUpPriority | VmapLookup | DnatMapLookup) and Field.DESTINATION not in step.key
+        ):
             for position, part in enumerate(step.key):
                 if part is Field.DESTINATION_PORT:
                     parts = (element.key[position] for element in rules.collections[step.collection].elements)

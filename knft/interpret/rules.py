@@ -31,6 +31,8 @@ class Field(enum.Enum):
     ORIGINAL_PORT = "destination port of the connection before translation"
     INPUT = "input interface"
     OUTPUT = "output interface"
+    PRIORITY = "priority"
+    """The packet's priority (nft: ``meta priority``), as far as rules have set it."""
 
     # Enum.__hash__ is written in Python and slow; fields are dictionary keys on the hot path.
     __hash__ = object.__hash__
@@ -106,6 +108,19 @@ class InSet(Struct, frozen=True):
     key: tuple[KeyPart, ...]
     inverted: bool = False
     seconds: int | None = None
+
+
+class LookUpPriority(Struct, frozen=True):
+    """Test: a map has a value for the key; the packet's priority becomes this value."""
+
+    collection: str
+    key: tuple[KeyPart, ...]
+
+
+class SetPriority(Struct, frozen=True):
+    """Test that all packets pass: their priority becomes ``value``, which is None if it is not interpreted."""
+
+    value: int | None
 
 
 class Probability(Struct, frozen=True):
@@ -194,6 +209,8 @@ Test = (
     | Translated
     | AddressType
     | InSet
+    | LookUpPriority
+    | SetPriority
     | Probability
     | ViaVirtualServer
     | Never
@@ -239,7 +256,7 @@ class BaseChain(Struct, frozen=True):
 class Element(Struct, frozen=True):
     """An element of a collection: a key whose parts are numbers or inclusive ranges, and the value in a map.
 
-    ``value`` is a verdict, (address,) or (address, port).
+    ``value`` is a verdict, (address,), (address, port) or (priority,).
     """
 
     key: tuple[int | tuple[int, int], ...]

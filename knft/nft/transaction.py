@@ -64,12 +64,13 @@ class Transaction(Struct, frozen=True):
     def split_endpoints(self, size: int, sets: Collection[str] = ()) -> tuple["Transaction", "Transaction"]:
         """Return a transaction that adds what the endpoint phase adds, and the transaction without that.
 
-        These are the elements of endpoint maps, and of ``sets``, that replace no others. No packet looks them up before
-        the main phase changes verdicts. If there are at most ``size``, the endpoint phase adds nothing.
+        These are the elements of endpoint maps, of maps of endpoint IDs, and of ``sets``, that replace no others. No
+        packet looks them up before the main phase changes verdicts. If there are at most ``size``, the endpoint phase
+        adds nothing.
         """
         early: dict[str, Mapping[Key, Value]] = {}
         for name, added in self.added.items():
-            if name in sets or isinstance(next(iter(added.values()), None), tuple):
+            if name in sets or isinstance(next(iter(added.values()), None), tuple | int):
                 replaced = set(self.removed.get(name, ()))
                 early[name] = {key: value for key, value in added.items() if key not in replaced} if replaced else added
         if sum(map(len, early.values())) <= size:

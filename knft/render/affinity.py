@@ -110,13 +110,13 @@ def known_rules(lookup: EndpointLookup, indexes: range, timeout: int) -> tuple[n
 def affinity_rules(lookup: EndpointLookup, size: int, timeout: int, known: Sequence[str]) -> Iterator[nft.Rule]:
     """Yield the rules that precede those of a pool of ``size`` endpoints; ``timeout`` is in seconds.
 
-    ``known`` are the names of the chains with the rules of all indexes. If the set is full, its update ends the rule.
+    The next rule must clear the priority. ``known`` are the names of the chains with the rules of all indexes. If the
+    set is full, its update ends the rule.
     """
     jumps = [nft.Rule((nft.Jump(chain),)) for chain in known]
     yield from jumps
     yield nft.Rule((lookup.set_priority(nft.RandomNumber(size)), _remember(lookup, timeout)))
     yield from jumps
-    yield nft.Rule((nft.ClearPriority(),))
 
 
 def _remember(lookup: EndpointLookup, timeout: int) -> nft.Update:

@@ -34,8 +34,8 @@ def assign_ids(
 
     The seed must differ each time: otherwise an endpoint that is removed and added again would get the same ID.
     """
-    # By ID first, because another program may have given several endpoints the same one.
-    kept = {previous[target]: target for target in targets if target in previous}
+    # By ID first, because another program may have given several endpoints the same one, or an invalid one.
+    kept = {previous[target]: target for target in targets if 1 <= previous.get(target, 0) <= _IDS}
     assigned = {target: number for number, target in kept.items()}
     if len(assigned) == len(targets):
         return assigned

@@ -73,7 +73,7 @@ def render_plan(
     chains: dict[SharedChain, None] = {}
     comment = str(plan.name)
     has_wide_endpoints = wide is not None and wide.endpoints
-    arrays = _EndpointArrays(plan, previous, contents)
+    arrays = _EndpointArrays(plan, previous, wide, contents)
     for frontend in plan.frontends:
         _add_rejection(plan, frontend, comment, contents)
         _add_source_ranges(plan, frontend, wide, comment, contents)
@@ -99,22 +99,28 @@ def _verdict(
     return _goto(needed[0]) if needed else None
 
 
-def _endpoint_ids(plan: ServicePlan, previous: PreviousTable) -> dict[Target, EndpointId]:
+def _endpoint_ids(plan: ServicePlan, previous: PreviousTable, wide: WidePort | None) -> dict[Target, EndpointId]:
     """Return the IDs of the endpoints of a Service port with session affinity."""
     targets = _targets(plan.endpoints.all_reachable)
-    found = previous_ids(previous.arrays, _previous_arrays(plan, previous))
+    found = previous_ids(previous.arrays, _previous_arrays(plan, previous, wide))
     return assign_ids(targets, found, f"{plan.name} {previous.now!r}")
 
 
-def _previous_arrays(plan: ServicePlan, previous: PreviousTable) -> Iterator[tuple[ArrayName, ArrayName]]:
-    """Yield the names of the arrays of endpoints, and of their IDs, that a Service port may have had."""
-    number = previous.wide_numbers.get(plan.name)
+def _previous_arrays(
+    plan: ServicePlan, previous: PreviousTable, wide: WidePort | None
+) -> Iterator[tuple[ArrayName, ArrayName]]:
+    """Yield the names of the arrays of endpoints, and of their IDs, that a Service port may have had.
+
+    If its number was forgotten, while not all of its objects were known, it gets the same one again.
+    """
+    number = previous.wide_numbers.get(plan.name, wide.number if wide is not None else None)
     if number is not None:
         for traffic_class in ALL_CLASSES:
-            yield wide_array(plan, number, traffic_class), wide_ids_array(plan, number, traffic_class)
+            yield wide_array(plan, number, traffic_class), wide_ids_array(number, traffic_class)
     for frontend in plan.frontends:
-        for pool in _pools(_shared_chains(plan, frontend)):
-            yield _arrays(pool.kind, frontend)
+        for is_local in (False, True):  # Both, because the traffic policy may have been another one.
+            kind = PoolKind(NFT_PROTOCOLS[frontend.protocol], frontend.kind is FrontendKind.NODE_PORT, is_local)
+            yield _arrays(kind, frontend)
 
 
 def render_node(node: NodeView, config: Config) -> Fragment:
@@ -171,9 +177,9 @@ def _pools(chains: Iterable[SharedChain]) -> list[PoolChain]:
 class _EndpointArrays:
     """Adds the endpoints of one Service port to its contents and, with session affinity, their IDs."""
 
-    def __init__(self, plan: ServicePlan, previous: PreviousTable, contents: Contents) -> None:
+    def __init__(self, plan: ServicePlan, previous: PreviousTable, wide: WidePort | None, contents: Contents) -> None:
         self._plan, self._previous, self._contents = plan, previous, contents
-        self._ids = _endpoint_ids(plan, previous) if plan.port.affinity_seconds else None
+        self._ids = _endpoint_ids(plan, previous, wide) if plan.port.affinity_seconds else None
 
     def add_frontend(self, pools: Iterable[PoolChain], frontend: Frontend) -> None:
         """Add the endpoints of a frontend's pools."""
@@ -185,7 +191,7 @@ class _EndpointArrays:
         """Add the endpoints of a wide Service port, once for each traffic class."""
         for traffic_class in wide_classes(self._plan):
             array = wide_array(self._plan, wide.number, traffic_class)
-            ids_array = wide_ids_array(self._plan, wide.number, traffic_class)
+            ids_array = wide_ids_array(wide.number, traffic_class)
             self._add((array, ids_array), endpoints_of(self._plan, traffic_class))
 
     def _add(self, arrays: tuple[ArrayName, ArrayName], endpoints: tuple[Endpoint, ...]) -> None:

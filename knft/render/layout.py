@@ -21,7 +21,7 @@ from knft.nft.objects import Chain, Container, Entry, Hook, Key, Table, Value
 from knft.nft.transaction import Transaction
 from knft.protocols import NFT_PROTOCOLS
 from knft.render import names
-from knft.render.affinity import clients_set
+from knft.render.affinity import MAX_CLIENTS, clients_set
 from knft.render.names import REJECT_CHAIN
 from knft.render.pools import (
     AffinityPool,
@@ -76,6 +76,7 @@ def containers(family: Family) -> tuple[Container, ...]:
             interval=True,
             comment="allowed sources of load balancer VIPs",
         ),
+        *_earlier_containers(family),
         clients_set(family),
         Container(names.SERVICE_IPS, frontend, "verdict", comment="frontends with an address"),
         Container(names.SERVICE_NODEPORTS, nodeport, "verdict", comment="NodePorts"),
@@ -86,6 +87,27 @@ def containers(family: Family) -> tuple[Container, ...]:
         ),
         *(declared for kind in pool_kinds() for declared in _endpoint_maps(kind, family.nft)),
         *wide_containers(family.nft),
+    )
+
+
+def _earlier_containers(family: Family) -> tuple[Container, ...]:
+    """Return the sets and maps for session affinity of earlier versions (``knft.sync.earlier_affinity``).
+
+    An earlier version replaces a table without them, which costs connections.
+    """
+    number, comment = "numgen random mod 65536", "for earlier versions of knft"
+    endpoints = Container(
+        names.EARLIER_STICKY_ENDPOINTS,
+        f"{number} . {number}",
+        f"{family.nft} daddr . tcp dport",
+        by_expression=True,
+        comment=comment,
+    )
+    affinity = f"{family.nft} saddr . {number} . {number}"
+    return (
+        Container(names.EARLIER_STICKY_PORTS, number, "verdict", by_expression=True, comment=comment),
+        endpoints,
+        Container(names.EARLIER_AFFINITY, affinity, by_expression=True, dynamic_size=MAX_CLIENTS, comment=comment),
     )
 
 

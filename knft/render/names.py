@@ -24,10 +24,18 @@ SOURCE_RANGES = "source-ranges"
 CLIENTS = "affinity-clients"
 """Clients of Service ports with session affinity, each with the ID of its endpoint."""
 
+EARLIER_STICKY_PORTS, EARLIER_STICKY_ENDPOINTS, EARLIER_AFFINITY = "sticky-ports", "sticky-endpoints", "affinity"
+"""The containers in which earlier versions of knft have session affinity."""
+
 SOURCE_RANGE_CHAINS = "source-range-chains"
 WIDE_PREFIX = "wide-"
-WIDE_MAP_PREFIX, WIDE_IDS_PREFIX = "wide-endpoints-", "wide-endpoint-ids-"
+WIDE_MAP_PREFIX, WIDE_IDS = "wide-endpoints-", "wide-endpoint-ids"
 OWNED_CHAIN_PREFIXES = ("sticky-", WIDE_PREFIX)
 """The beginnings of the names of chains that belong to one Service port; earlier versions of knft had ``sticky-``."""
 
 REJECT_CHAIN = "reject-chain"
+
+
+def endpoint_ids_map(endpoint_map: str) -> str:
+    """Return the name of the map with the IDs of the endpoints in an endpoint map."""
+    return WIDE_IDS if endpoint_map.startswith(WIDE_MAP_PREFIX) else endpoint_map.replace("endpoints-", "endpoint-ids-")

@@ -24,7 +24,7 @@ from knft.model.plan import TrafficAction
 from knft.nft import expressions as nft
 from knft.nft.objects import Chain
 from knft.render.affinity import EndpointLookup, affinity_rules, block_end, block_starts, known_rules
-from knft.render.names import INSIDE_CIDRS, POD_CIDRS
+from knft.render.names import INSIDE_CIDRS, POD_CIDRS, endpoint_ids_map
 
 COMMON_SIZES = range(1, 65)
 """Sizes for which all pool chains are created in advance, when the first chain that uses their map is created.
@@ -60,7 +60,7 @@ class PoolKind(Struct, frozen=True, gc=False):
     @property
     def ids_map(self) -> str:
         """The name of the map of endpoint IDs, which has an element for each endpoint of a sticky Service port."""
-        return f"{self._prefix}endpoint-ids-{self.protocol}"
+        return endpoint_ids_map(self.map)
 
     @property
     def chain_prefix(self) -> str:
@@ -166,8 +166,9 @@ def shared_chain(chain: SharedChain, family: Family, config: Config) -> Chain:
             return Chain(chain.name, known_rules(_endpoint_lookup(kind, family), indexes, timeout))
         case AffinityPool(kind, size, timeout):
             known = [each.name for each in chain.known_clients()]
-            rules = affinity_rules(_endpoint_lookup(kind, family), size, timeout, known)
-            return Chain(chain.name, (*rules, nft.Rule((nft.Goto(chain.pool.name),))))
+            # Nothing leads to a pool without endpoints, but another program may have made a chain of that name.
+            rules = affinity_rules(_endpoint_lookup(kind, family), max(size, 1), timeout, known)
+            return Chain(chain.name, (*rules, nft.Rule((nft.ClearPriority(), nft.Goto(chain.pool.name)))))
         case ExternalClusterChain(pool):
             return Chain(chain.name, external_cluster_rules(pool.name, config))
         case ExternalLocalChain(cluster, local):
@@ -226,7 +227,8 @@ def external_local_rules(cluster: str, local: str | None, family: Family, config
 
 _NAME = re.compile(
     r"(?P<external>external-)?(?:affinity-(?P<timeout>[1-9]\d{0,4})-)?(?P<local>local-)?(?P<nodeport>nodeport-)?"
-    r"(?P<purpose>pool|known)-(?P<protocol>tcp|udp|sctp)-(?P<size>0|[1-9]\d{0,4})(?:-of-(?P<cluster>0|[1-9]\d{0,4}))?"
+    r"(?P<purpose>pool|known)-(?P<protocol>tcp|udp|sctp)-(?P<size>0|[1-9]\d{0,4})(?:-of-(?P<cluster>0|[1-9]\d{0,4}))?",
+    re.ASCII,
 )
 
 
@@ -239,7 +241,7 @@ def parse_shared_chain(name: str) -> SharedChain | None:
     kind = PoolKind(found["protocol"], nodeport, found["local"] is not None)
     if found["purpose"] == "known":
         known = KnownClientsChain(kind, timeout, size)
-        is_block = timeout > 0 and size in block_starts(size + 1)
+        is_block = timeout > 0 and size < MAX_POOL_SIZE and size in block_starts(size + 1)
         return known if is_block and found["external"] is None and found["cluster"] is None else None
     pool = pool_chain(kind, size, timeout)
     match found["external"], found["cluster"]:

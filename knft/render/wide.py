@@ -34,15 +34,14 @@ from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends
 from knft.render.affinity import MAX_BLOCK_SIZE, EndpointLookup, affinity_rules, known_rules
 from knft.render.frontends import TrafficClass
-from knft.render.names import SERVICE_IPS, SERVICE_NODEPORTS, WIDE_IDS_PREFIX, WIDE_MAP_PREFIX, WIDE_PREFIX
+from knft.render.names import SERVICE_IPS, SERVICE_NODEPORTS, WIDE_IDS, WIDE_MAP_PREFIX, WIDE_PREFIX
 from knft.render.pools import external_rules
 
 COPIES_FACTOR = 4
 """A Service port is wide if its copies are more than this times the number of things that are copied."""
 
 MAPS = 8
-"""The number of maps of endpoints, and of maps of endpoint IDs, for each protocol; Service ports are spread over them
-by number.
+"""The number of endpoint maps for each protocol, over which Service ports are spread by number.
 
 A new rule that uses a map makes the kernel walk the whole map: 13 ms for 100 000 endpoints on Linux 6.18.
 """
@@ -167,25 +166,23 @@ def wide_containers(family: NftFamily) -> tuple[Container, ...]:
     # libnftables 1.0.6 allows dnat to a map's port only if the map's type names the packet's protocol.
     number = "numgen random mod 65536"
     key = f"{number} . {number} . {number}"
-    return tuple(
-        Container(f"{prefix}{protocol}-{index}", key, data, by_expression=True)
+    endpoints = (
+        Container(f"{WIDE_MAP_PREFIX}{protocol}-{index}", key, f"{family} daddr . {protocol} dport", by_expression=True)
         for protocol in NFT_PROTOCOLS.values()
-        for prefix, data in (
-            (WIDE_MAP_PREFIX, f"{family} daddr . {protocol} dport"),
-            (WIDE_IDS_PREFIX, "meta priority"),
-        )
         for index in range(MAPS)
     )
+    return (*endpoints, Container(WIDE_IDS, key, "meta priority", by_expression=True))
 
 
 def wide_array(plan: ServicePlan, number: int, traffic_class: TrafficClass) -> ArrayName:
     """Return the name of the array that holds the endpoints for one class of traffic."""
-    return ArrayName(_map(WIDE_MAP_PREFIX, plan, number), (number, _CLASS_NUMBERS[traffic_class]))
+    container = f"{WIDE_MAP_PREFIX}{NFT_PROTOCOLS[plan.port.protocol]}-{number % MAPS}"
+    return ArrayName(container, (number, _CLASS_NUMBERS[traffic_class]))
 
 
-def wide_ids_array(plan: ServicePlan, number: int, traffic_class: TrafficClass) -> ArrayName:
+def wide_ids_array(number: int, traffic_class: TrafficClass) -> ArrayName:
     """Return the name of the array that holds the IDs of these endpoints."""
-    return ArrayName(_map(WIDE_IDS_PREFIX, plan, number), (number, _CLASS_NUMBERS[traffic_class]))
+    return ArrayName(WIDE_IDS, (number, _CLASS_NUMBERS[traffic_class]))
 
 
 def wide_classes(plan: ServicePlan) -> list[TrafficClass]:
@@ -229,17 +226,13 @@ def wide_chains(plan: ServicePlan, wide: WidePort, family: Family, config: Confi
         yield Chain(wide_chain_name(wide, "sources"), tuple(_source_rules(plan.allowed_sources, family.nft)))
 
 
-def _map(prefix: str, plan: ServicePlan, number: int) -> str:
-    return f"{prefix}{NFT_PROTOCOLS[plan.port.protocol]}-{number % MAPS}"
-
-
 def _endpoint_chains(
     plan: ServicePlan, wide: WidePort, traffic_class: TrafficClass, family: NftFamily
 ) -> Iterator[Chain]:
     """Yield the chain for one class of traffic, and those for known clients."""
     protocol = nft.Match(nft.Meta("l4proto"), NFT_PROTOCOLS[plan.port.protocol])
     endpoints = wide_array(plan, wide.number, traffic_class)
-    ids = wide_ids_array(plan, wide.number, traffic_class)
+    ids = wide_ids_array(wide.number, traffic_class)
     frontend = tuple(nft.Constant(int(number)) for number in endpoints.prefix)
     lookup = EndpointLookup(family, frontend, endpoints.container, ids.container, (protocol,))
     name, size = wide_chain_name(wide, traffic_class), max(len(endpoints_of(plan, traffic_class)), 1)
@@ -248,7 +241,9 @@ def _endpoint_chains(
         blocks = [range(start, min(start + MAX_BLOCK_SIZE, size)) for start in range(0, size, MAX_BLOCK_SIZE)]
         known = [Chain(f"{name}-known-{block.start}", known_rules(lookup, block, timeout)) for block in blocks]
         yield from known
-        rules = (*affinity_rules(lookup, size, timeout, [chain.name for chain in known]), *rules)
+        precedence = affinity_rules(lookup, size, timeout, [chain.name for chain in known])
+        first = nft.Rule((nft.ClearPriority(), *rules[0].statements))
+        rules = (*precedence, first, *rules[1:])
     yield Chain(name, rules)
 
 

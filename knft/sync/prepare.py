@@ -27,9 +27,10 @@ from knft.render.pools import (
     with_targets,
 )
 from knft.render.wide import WideNumbers, wide_port
+from knft.sync.earlier_affinity import without_former_ids
 from knft.sync.state import ServiceState
 from knft.sync.superseded import Removals, defer_unreachable, find_superseded
-from knft.sync.table_snapshot import Owner, SpecialOwner, TableSnapshot, TableState
+from knft.sync.table_snapshot import Owner, SpecialOwner, TableSnapshot
 
 MAX_RULES = 1 << 10
 """Once a transaction of a partial sync has this many rules in chains of Service ports, the other sticky Service ports
@@ -96,7 +97,7 @@ def prepare_transaction(
     new_shared, changed_shared = _missing_shared_chains(snapshot, desired, rendering.claims.chains)
     new_chains = (*(shared_chain(spec, family, config) for spec in new_shared), *diff.new_chains)
     are_early = _are_created_early(new_chains, diff)
-    emptied = (*diff.emptied_chains, *_unused_affinity_chains(snapshot, state))
+    emptied = (*diff.emptied_chains, *(_unused_affinity_chains(snapshot, state) if rendering.is_complete else ()))
     transaction = Transaction(
         family.nft,
         names.TABLE,
@@ -179,6 +180,11 @@ class _Rendering:
         self.wide_numbers = WideNumbers(snapshot.wide)
         self.claims = _Claims(snapshot)
         self.render_errors: dict[ServicePortName, Exception] = {}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all owners were rendered; elements of the others may lead to any chain."""
+        return not (self.postponed or self.render_errors)
 
     @property
     def removes_unclaimed(self) -> bool:
@@ -269,12 +275,14 @@ def _common(contents: Contents, other: Contents) -> Contents:
 
 def _previous_arrays(snapshot: TableSnapshot) -> Mapping[ArrayName, Array]:
     """Return the arrays before the sync; in a full sync those found in the kernel, without claimed ones."""
-    if snapshot.table is TableState.INCOMPATIBLE and snapshot.listing is not None:
-        return snapshot.listing.contents.arrays
     unclaimed = snapshot.programmed.get(SpecialOwner.UNCLAIMED)
     if snapshot.is_full and unclaimed is not None:
-        return unclaimed.arrays
-    return snapshot.programmed.merged_contents(snapshot.owners).arrays
+        return without_former_ids(unclaimed)
+    recorded = snapshot.programmed.merged_contents(snapshot.owners).arrays
+    if unclaimed is None and not snapshot.found_arrays:
+        return recorded
+    # The objects of a Service port may have become known after its contents were found.
+    return {**snapshot.found_arrays, **(unclaimed.arrays if unclaimed is not None else {}), **recorded}
 
 
 def _superseded_ranges(found: Contents, desired: Contents, claims: _Claims) -> set[tuple[str, Key]]:

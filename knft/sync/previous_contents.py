@@ -112,7 +112,7 @@ def _own_contents(entries: Iterable[Entry], found: Contents) -> Contents:
         contents.arrays.update(
             (array, values)
             for array, values in found.arrays.items()
-            if array.container.startswith((names.WIDE_MAP_PREFIX, names.WIDE_IDS_PREFIX))
+            if array.container.startswith((names.WIDE_MAP_PREFIX, names.WIDE_IDS))
             and (names.WIDE_PREFIX, array.prefix[0]) in numbers
         )
         contents.chains.update(

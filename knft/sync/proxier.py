@@ -242,7 +242,7 @@ class Proxier:
             postponed = self._commit(snapshot, PreviousContents(programmed), now, MAX_RULES)
         except KernelError:
             return False
-        if removal_due:
+        if removal_due and not postponed and not self._quarantine.names():
             limit = 2 * len(programmed.chains) + MAX_UNUSED_CHAINS
             self._chain_removal = _ChainRemoval(now + UNUSED_CHAINS_INTERVAL_SECONDS, limit)
         waiting = [name for name in self._postponed if name in postponed]
@@ -371,9 +371,13 @@ class Proxier:
 
     def _commit_service_ports(self, names: Sequence[ServicePortName], previous: PreviousContents, now: float) -> None:
         """Commit these Service ports, and quarantine those that are refused even alone."""
-        for name, error in bisect(
-            names, lambda batch: self._commit(self._partial_snapshot(frozenset(batch)), previous, now)
-        ).items():
+
+        def commit(batch: Sequence[ServicePortName]) -> None:
+            # The contents of those that were quarantined, or of all after a refusal, are not recorded as theirs.
+            snapshot = structs.replace(self._partial_snapshot(frozenset(batch)), found_arrays=previous.found.arrays)
+            self._commit(snapshot, previous, now)
+
+        for name, error in bisect(names, commit).items():
             self._quarantine_service_port(name, str(error), previous, now)
             if isinstance(error, UnavailableError):
                 self.invalidate(Invalidation())  # It may have been committed nevertheless.

@@ -18,7 +18,7 @@ from knft.model.names import ServicePortName
 from knft.nft.codec.listed_table import is_declared_as
 from knft.nft.codec.listing import TableListing
 from knft.nft.codec.rule_digests import expected_digest
-from knft.nft.objects import Chain, Container, Contents
+from knft.nft.objects import Array, ArrayName, Chain, Container, Contents
 from knft.render import layout
 from knft.render.fragment import Fragment
 from knft.render.names import NODE_SETS, OWNED_CHAIN_PREFIXES
@@ -92,6 +92,8 @@ class TableSnapshot(Struct, frozen=True):
     """Shared chains that were read back and whose rules are not as expected."""
     listing: TableListing | None = None
     """The table as it was read back; None if it was not read."""
+    found_arrays: Mapping[ArrayName, Array] = {}
+    """Arrays that were found in the kernel and that ``programmed`` may lack: endpoints keep their order and IDs."""
 
     @property
     def is_full(self) -> bool:
@@ -124,7 +126,12 @@ class TableSnapshot(Struct, frozen=True):
     def for_replacement(self) -> "TableSnapshot":
         """Return the snapshot for a sync that replaces the whole table; affinity entries are kept."""
         return TableSnapshot(
-            ProgrammedContents(), TableState.INCOMPATIBLE, self.owners, self.wide, listing=self.listing
+            ProgrammedContents(),
+            TableState.INCOMPATIBLE,
+            self.owners,
+            self.wide,
+            listing=self.listing,
+            found_arrays=self.found_arrays or self.programmed.all_contents().arrays,
         )
 
     def claim_unchanged_chains(self, desired: Mapping[Owner, Fragment | None]) -> None:
@@ -154,7 +161,8 @@ def snapshot_from_listing(
     if listing is None:
         return TableSnapshot(programmed, TableState.MISSING, owners)
     if _must_be_replaced(listing, layout.containers(family), constant_chains):
-        return TableSnapshot(programmed, TableState.INCOMPATIBLE, owners, listing=listing)
+        arrays = listing.contents.arrays
+        return TableSnapshot(programmed, TableState.INCOMPATIBLE, owners, listing=listing, found_arrays=arrays)
     discard_foreign_contents(listing.contents, family)
     owned = [name for name in listing.rule_counts if name.startswith(OWNED_CHAIN_PREFIXES)]
     listing.contents.chains.update((name, Chain(name)) for name in owned if listing.rule_counts[name])

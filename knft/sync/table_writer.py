@@ -13,7 +13,7 @@ from knft.families import Family
 from knft.model.names import ServicePortName
 from knft.nft.codec.listing import TableListing
 from knft.nft.expressions import Goto, Jump
-from knft.nft.objects import ArrayName, Contents, Entry, Key
+from knft.nft.objects import ArrayName, Contents, Entry, Key, Value
 from knft.nft.transaction import Transaction
 from knft.render import layout
 from knft.render.names import CLIENTS, HAIRPIN, TABLE
@@ -25,6 +25,7 @@ from knft.sync.audit import (
     find_differences,
     listed_rules,
 )
+from knft.sync.earlier_affinity import former_clients, has_earlier_affinity
 from knft.sync.foreign_objects import find_foreign_objects
 from knft.sync.prepare import MAX_ELEMENTS, MAX_NEW_RULES, PreparedTransaction, prepare_transaction
 from knft.sync.quarantine import bisect
@@ -123,6 +124,7 @@ class TableWriter:
         """Send the phases up to the main phase; return the chains that it deleted."""
         family, transaction = self._state.node.family, prepared.transaction
         endpoints, main = transaction.main_phase().split_endpoints(MAX_ELEMENTS, ENDPOINT_SETS)
+        former = self._former_clients(snapshot, prepared)
         match snapshot.table:
             case TableState.READY:
                 # A packet that entered the base chain before a commit sees new map elements but old rules. If a chain
@@ -130,6 +132,8 @@ class TableWriter:
                 for piece in transaction.new_chains_phase(MAX_NEW_RULES):
                     self._table.commit(piece)
                 self._send_endpoints(endpoints)
+                for piece in Transaction(family.nft, TABLE, added={CLIENTS: former}).addition_pieces(MAX_ELEMENTS):
+                    self._table.commit(piece)
                 return self._commit_main(main)
             case TableState.MISSING if transaction.new_chains:
                 self._table.declare(layout.declarations(family))
@@ -143,8 +147,16 @@ class TableWriter:
                 declared = layout.declarations(family)
                 clients = self._table.dynamic_elements().get(CLIENTS, {})
                 known = {key: value for key, value in clients.items() if _is_client(key)}
-                self._table.replace(layout.whole_table(declared, transaction, {CLIENTS: known}))
+                self._table.replace(layout.whole_table(declared, transaction, {CLIENTS: known | former}))
         return ()
+
+    def _former_clients(self, snapshot: TableSnapshot, prepared: PreparedTransaction) -> dict[Key, Value]:
+        """Return the clients with session affinity that are in the table of an earlier version, before the switch."""
+        listing = snapshot.listing
+        if listing is None or not has_earlier_affinity(listing.contents):
+            return {}
+        desired = (contents for contents in prepared.contents().values() if contents is not None)
+        return former_clients(listing.contents, desired, self._table.dynamic_elements())
 
     def _commit_main(self, main: Transaction) -> tuple[str, ...]:
         """Commit the main phase and return the chains that it deleted.

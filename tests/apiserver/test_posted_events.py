@@ -91,7 +91,6 @@ def _report(family: Family, left_out: dict[ServicePortName, str]) -> SyncReport:
         changed_service_ports=frozenset(),
         losing_claim_count=0,
         newly_losing_claims=(),
-        without_affinity=(),
         quarantined=left_out,
         too_large={},
         orphan_error="",

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knft.delta.diff import ContentsDiff, diff_contents
-from knft.delta.programmed import MAX_RETRY_DELAY_SECONDS, EmptiedChain, ProgrammedContents
-from knft.nft.expressions import Drop, Goto, Rule
+from knft.delta.programmed import ProgrammedContents
+from knft.nft.expressions import Goto
 from knft.nft.objects import ArrayName, Chain, Contents, Entry, Key, Target, Value
 from tests.support.kube_objects import parametrize_cases, without_deadline
 
@@ -229,7 +229,7 @@ def test_claimed_contents_belong_to_their_owner() -> None:
         _contents({FRONTEND: _entry("b")}, {NAME: TARGETS}, (MEMBER,)),
         _contents({FRONTEND: _entry("a")}, {NAME: TARGETS[:1]}, (MEMBER,)),
         _contents({FRONTEND: _entry("a")}, {NAME: TARGETS}, (MEMBER, ("cluster-ips", ("10.96.0.2",)))),
-        Contents({}, {}, set(), {"sticky-1-cluster": Chain("sticky-1-cluster")}),
+        Contents({}, {}, set(), {"wide-1-cluster": Chain("wide-1-cluster")}),
     ],
     ids=["other verdict", "fewer endpoints", "further member", "chain"],
 )
@@ -262,43 +262,14 @@ def test_contents_of_any_size_are_returned_as_they_were_recorded(size: int) -> N
     """Small contents are stored as tuples."""
     entries: dict[Member, Entry] = {("service-ips", ("10.96.0.1", "tcp", port)): _entry("a") for port in range(size)}
     contents = _contents(entries, {NAME: TARGETS}, (MEMBER,))
-    contents.chains["sticky-1-cluster"] = Chain("sticky-1-cluster")
+    contents.chains["wide-1-cluster"] = Chain("wide-1-cluster")
     programmed: ProgrammedContents[str] = ProgrammedContents()
     programmed.apply({"a": contents})
-    programmed.add_chains("a", {"sticky-1-local": Chain("sticky-1-local")})
-    expected = Contents(
-        entries, {NAME: TARGETS}, {MEMBER}, contents.chains | {"sticky-1-local": Chain("sticky-1-local")}
-    )
+    programmed.add_chains("a", {"wide-1-local": Chain("wide-1-local")})
+    expected = Contents(entries, {NAME: TARGETS}, {MEMBER}, contents.chains | {"wide-1-local": Chain("wide-1-local")})
     assert programmed.get("a") == expected
     assert programmed.all_contents() == expected
     assert programmed.merged_contents(["a", "b"]) == expected
-
-
-def test_owned_chains_are_written_if_changed_and_emptied_without_owner() -> None:
-    programmed: ProgrammedContents[str] = ProgrammedContents()
-    old, new = Chain("sticky-1-cluster"), Chain("sticky-1-cluster", (Rule((Drop(),)),))
-    kept, removed = Chain("sticky-1-local"), Chain("sticky-1-endpoint-0")
-    programmed.apply({"a": Contents({}, {}, set(), {chain.name: chain for chain in (old, kept, removed)})})
-    changes = programmed.diff({"a": Contents({}, {}, set(), {chain.name: chain for chain in (new, kept)})})
-    assert changes == ContentsDiff({}, {}, (new,), ("sticky-1-endpoint-0",))
-
-
-def test_emptied_chain_waits_for_deletion_unless_written_again() -> None:
-    programmed: ProgrammedContents[str] = ProgrammedContents()
-    programmed.record_chain_changes(ContentsDiff({}, {}, (), ("a", "b", "c")), 5.0)
-    programmed.record_chain_changes(ContentsDiff({}, {}, (Chain("b"),)), 6.0)
-    programmed.record_deleted(["c"])
-    assert programmed.emptied_chains == {"a": EmptiedChain(5.0)}
-
-
-def test_refused_deletion_of_a_chain_backs_off() -> None:
-    programmed: ProgrammedContents[str] = ProgrammedContents()
-    programmed.record_chain_changes(ContentsDiff({}, {}, (), ("a",)), 5.0)
-    programmed.record_refused_deletions(["a", "b"], 6.1)
-    assert programmed.emptied_chains == {"a": EmptiedChain(6.1, 2.0)}
-    for _ in range(20):
-        programmed.record_refused_deletions(["a"], 7.0)
-    assert programmed.emptied_chains["a"].deletable_at == 7.0 + MAX_RETRY_DELAY_SECONDS
 
 
 def test_contents_of_owners_are_merged() -> None:
@@ -322,9 +293,11 @@ def _contents_of(draw: st.DrawFn, owner: str, targets: st.SearchStrategy[Target 
     """Return contents with entries and arrays of this owner only, and members that owners may share."""
     members = st.sampled_from([("service-ips", (owner, 80)), ("service-ips", (owner, 81)), ("nodeports", (owner,))])
     arrays = st.sampled_from([ArrayName("endpoints-tcp", (owner, 80)), ArrayName("endpoints-udp", (owner, 80))])
+    ids = st.lists(st.integers(1, 3), max_size=4).map(tuple)
     return Contents(
         draw(st.dictionaries(members, _entries)),
-        draw(st.dictionaries(arrays, st.lists(targets, max_size=4).map(tuple))),
+        draw(st.dictionaries(arrays, st.lists(targets, max_size=4).map(tuple)))
+        | draw(st.dictionaries(st.just(ArrayName("endpoint-ids-tcp", (owner, 80))), ids)),
         draw(_members),
     )
 
@@ -405,6 +378,19 @@ def test_member_stays_until_its_last_owner_leaves() -> None:
         contents.apply({name: None})
         assert contents.get(name) is None
     assert removed == [{}, {}, {"cluster-ips": (("10.96.0.1",),)}]
+
+
+def test_changed_endpoint_ids_are_replaced() -> None:
+    """With the endpoints whose IDs they are, and only those that differ."""
+    endpoints, ids = ArrayName("endpoints-tcp", ("a", 80)), ArrayName("endpoint-ids-tcp", ("a", 80))
+    before = Contents({}, {endpoints: (ONE, TWO), ids: (7, 8)}, set())
+    after = Contents({}, {endpoints: (ONE, THREE, TWO), ids: (7, 9, 8)}, set())
+    diff = diff_contents(before, after)
+    assert diff.removed == {"endpoints-tcp": (("a", 80, 1),), "endpoint-ids-tcp": (("a", 80, 1),)}
+    assert diff.added == {
+        "endpoints-tcp": {("a", 80, 1): THREE, ("a", 80, 2): TWO},
+        "endpoint-ids-tcp": {("a", 80, 1): 9, ("a", 80, 2): 8},
+    }
 
 
 def test_arrays_after_an_unchanged_one_are_compared() -> None:

@@ -13,7 +13,16 @@ from knft.nft.codec.tables import table_text
 from knft.nft.objects import Chain, Table
 from knft.render import layout
 from knft.render.names import TABLE
-from knft.render.pools import ExternalClusterChain, ExternalLocalChain, PoolChain, PoolKind, SharedChain, shared_chain
+from knft.render.pools import (
+    AffinityPool,
+    ExternalClusterChain,
+    ExternalLocalChain,
+    KnownClientsChain,
+    PoolChain,
+    PoolKind,
+    SharedChain,
+    shared_chain,
+)
 
 FOLDER = Path(__file__).parent
 PODS = ("10.244.0.0/16", "fd00:10:244::/48")
@@ -41,6 +50,9 @@ def _shared() -> tuple[SharedChain, ...]:
         ExternalClusterChain(nodeport),
         ExternalLocalChain(three, local),
         ExternalLocalChain(one, PoolChain(local.kind, 0)),
+        *(KnownClientsChain(three.kind, 10800, 0), AffinityPool(three.kind, 3, 10800)),
+        *(KnownClientsChain(nodeport.kind, 60, 0), AffinityPool(nodeport.kind, 2, 60)),
+        ExternalClusterChain(AffinityPool(three.kind, 3, 10800)),
     )
 
 

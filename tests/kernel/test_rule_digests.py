@@ -57,7 +57,7 @@ def test_all_rules_are_listed_with_expected_digest(namespace: Namespace, family:
     specs = {name: spec for name in listing.rule_counts if (spec := parse_shared_chain(name)) is not None}
     chains |= {name: shared_chain(spec, family, config) for name, spec in specs.items()}
     assert {name: expected_digest(chain.rules) for name, chain in chains.items()} == listing.rule_digests
-    assert len([name for name in chains if name.startswith("sticky-")]) > 5
+    assert len([name for name in chains if "affinity-" in name]) > 5
 
 
 CHAINS = (
@@ -66,8 +66,9 @@ CHAINS = (
     "reject-chain",
     "services",
     "masquerading",
-    "sticky-{}-local-known",
-    "sticky-{}-local",
+    "affinity-10800-nodeport-known-tcp-0",
+    "affinity-10800-nodeport-pool-tcp-3",
+    "external-affinity-10800-local-nodeport-pool-tcp-2-of-3",
 )
 
 
@@ -76,16 +77,14 @@ def test_replaced_rules_are_rewritten(namespace: Namespace, how: str) -> None:
     """Also without a notification, which is lost while knft is down or its buffer overruns."""
     harness = _harness_with_services(namespace)
     before = harness.listing()
-    (number,) = {name.split("-")[1] for name in before.rule_counts if name.endswith("-local") and "sticky" in name}
-    chains = [name.format(number) for name in CHAINS]
-    edit = "\n".join(_replace_rules(name, before.rule_counts[name]) for name in chains)
+    edit = "\n".join(_replace_rules(name, before.rule_counts[name]) for name in CHAINS)
     namespace.run(["nft", "-f", "-"], stdin=edit)
     assert harness.listing().rule_counts == before.rule_counts
     proxier, table = harness.proxiers[Family.IPV4], harness.tables[Family.IPV4]
     if how == "restart":
         harness = restarted(harness)
     else:
-        assert proxier.audit(table) == len(chains)
+        assert proxier.audit(table) == len(CHAINS)
     harness.sync()
     assert harness.listing().rule_digests == before.rule_digests
     assert harness.proxiers[Family.IPV4].audit(table) == 0

@@ -11,7 +11,14 @@ from knft.nft.objects import Chain
 from knft.nft.transaction import Transaction
 from knft.render import layout
 from knft.render.names import TABLE
-from knft.render.pools import ExternalClusterChain, ExternalLocalChain, PoolChain, SharedChain, shared_chain
+from knft.render.pools import (
+    AffinityPool,
+    ExternalClusterChain,
+    ExternalLocalChain,
+    PoolChain,
+    SharedChain,
+    shared_chain,
+)
 from tests.support.kernel_harness import KernelHarness
 from tests.support.lab.namespace import Namespace
 
@@ -34,6 +41,8 @@ def _shared_specs() -> list[SharedChain]:
         one, many = PoolChain(kind, 1), PoolChain(kind, 65)
         specs += [one, many, ExternalClusterChain(one), ExternalClusterChain(many)]
         specs += [ExternalLocalChain(many, PoolChain(kind, 0)), ExternalLocalChain(many, one)] if kind.local else []
+        affinity = AffinityPool(kind, 65, 60)
+        specs += [*affinity.known_clients(), AffinityPool(kind, 1, 60), affinity, ExternalClusterChain(affinity)]
     return specs
 
 

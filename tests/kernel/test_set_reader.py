@@ -13,7 +13,7 @@ from knft.kernel.table import READ_ATTEMPTS, KernelTable
 from knft.kernel.worker_messages import SetPart
 from knft.nft.codec.listing import parse_listing
 from knft.nft.codec.tables import declarations_text
-from knft.nft.objects import Contents, ElementTimeout
+from knft.nft.objects import Contents
 from knft.render import layout
 from tests.support.lab.namespace import Namespace
 from tests.support.nft_process import NamespacedLibrary, library_in
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.kernel
 FAMILIES = pytest.mark.parametrize("family", list(Family), ids=lambda family: family.value)
 
 ENDPOINT_MAP = "typeof ip daddr . tcp dport . numgen random mod 65536 : ip daddr . tcp dport"
+ID_MAP = "typeof ip daddr . tcp dport . numgen random mod 65536 : meta priority"
 
 
 @pytest.fixture
@@ -64,6 +65,9 @@ class _Elements:
     def index(self) -> int:
         return self._random.randrange(40)
 
+    def endpoint_id(self) -> int:
+        return self._random.choice((self._random.randrange(1, 1 << 16), self._random.randrange(1, (1 << 32) - 1)))
+
     def cidr(self) -> str:
         first, length = self._random.randrange(256), self._random.choice((8, 12, 24, 30))
         if self._family is Family.IPV4:
@@ -84,16 +88,23 @@ def _commands(family: Family) -> Iterator[str]:
         "hairpin-connections": {f"{elements.address()} . {elements.frontend()}" for _ in range(20)},
         "source-ranges": {f"{elements.frontend()} . {elements.cidr()}" for _ in range(50)}
         | {f"{elements.frontend()} . {elements.address()}" for _ in range(50)},
-        "sticky-ports": {elements.verdict(str(number)) for number in range(20)},
         "service-ips": {elements.verdict(elements.frontend()) for _ in range(100)},
         "service-nodeports": {elements.verdict(elements.nodeport()) for _ in range(100)},
-        "sticky-endpoints": {f"7 . {index} : {elements.address()} . {elements.port()}" for index in range(30)},
+        "wide-endpoints-tcp-7": {f"7 . 0 . {index} : {elements.address()} . {elements.port()}" for index in range(30)},
+        "wide-endpoint-ids": {f"7 . 0 . {index} : {elements.endpoint_id()}" for index in range(30)},
+        "nodeport-endpoint-ids-udp": {
+            f"{port} . {elements.index()} : {elements.endpoint_id()}" for port in range(300, 320)
+        },
         "nodeport-endpoints-udp": {
             f"{port} . {elements.index()} : {elements.address()} . {elements.port()}" for port in range(300, 320)
         },
         # More than one buffer of the kernel.
         "endpoints-tcp": {
             f"{elements.address()} . {elements.port()} . {elements.index()} : {elements.address()} . {elements.port()}"
+            for _ in range(2000)
+        },
+        "endpoint-ids-tcp": {
+            f"{elements.address()} . {elements.port()} . {elements.index()} : {elements.endpoint_id()}"
             for _ in range(2000)
         },
     }
@@ -115,7 +126,7 @@ def test_elements_are_those_that_nft_lists(library: NamespacedLibrary, family: F
 
     assert found == _listed(library, family)
     assert len(found.members) > 500
-    assert len(found.arrays) > 1000
+    assert len(found.arrays) > 2000
 
 
 @pytest.mark.parametrize(
@@ -158,8 +169,11 @@ def test_ipv6_intervals_and_addresses_are_those_that_nft_lists(library: Namespac
         "map odd { type ipv4_addr : mark; elements = { 10.0.0.1 : 7 }; }",
         "map odd { type ipv4_addr : verdict; flags interval; elements = { 10.0.0.0/8 : drop }; }",
         f"map odd {{ {ENDPOINT_MAP}; elements = {{ 10.0.0.1 . 80 . 4294967295 : 10.0.0.2 . 80 }}; }}",
+        f"map odd {{ {ID_MAP}; elements = {{ 10.0.0.1 . 80 . 65536 : 7 }}; }}",
+        "map odd { typeof ip daddr . tcp dport : meta priority; elements = { 10.0.0.1 . 80 : 7 }; }",
+        "map odd { typeof ip daddr . numgen random mod 65536 : meta mark; elements = { 10.0.0.1 . 0 : 7 }; }",
     ],
-    ids=["range", "type", "value", "interval map", "huge index"],
+    ids=["range", "type", "value", "interval map", "huge index", "huge index of an ID", "ID without index", "mark"],
 )
 def test_elements_that_knft_never_writes_make_a_set_unreadable(library: NamespacedLibrary, declaration: str) -> None:
     """A huge index would be an array of as many elements."""
@@ -185,20 +199,6 @@ def test_comments_timeouts_and_counters_of_elements_do_not_count(library: Namesp
 
     assert found == _listed(library, Family.IPV4)
     assert list(found.arrays.values()) == [(("10.0.0.2", 80), ("10.0.0.3", 80))]
-
-
-def test_dynamic_elements_have_their_timeouts(library: NamespacedLibrary) -> None:
-    library.run(declarations_text(layout.declarations(Family.IPV4)))
-    library.run("add element ip knft affinity { 10.0.0.1 . 7 . 2 timeout 3h expires 2h }")
-    table = KernelTable(library, Family.IPV4, "knft")
-
-    (found,) = table.dynamic_elements()["affinity"].items()
-
-    key, timeout = found
-    assert key == ("10.0.0.1", 7, 2)
-    assert isinstance(timeout, ElementTimeout)
-    assert timeout.timeout == 10800
-    assert 7100 <= timeout.expires <= 7200
 
 
 def test_missing_set_is_an_error(library: NamespacedLibrary) -> None:
@@ -335,8 +335,9 @@ class _RepeatingLibrary(_ObservedLibrary):
         "set odd { type ipv4_addr; elements = { 10.0.0.1 }; }",
         "map odd { type ipv4_addr : verdict; elements = { 10.0.0.1 : drop }; }",
         f"map odd {{ {ENDPOINT_MAP}; elements = {{ 10.0.0.1 . 80 . 0 : 10.0.0.2 . 80 }}; }}",
+        f"map odd {{ {ID_MAP}; elements = {{ 10.0.0.1 . 80 . 0 : 7 }}; }}",
     ],
-    ids=["set", "verdict map", "endpoint map"],
+    ids=["set", "verdict map", "endpoint map", "map of endpoint IDs"],
 )
 def test_dump_with_repeated_elements_is_read_again(library: NamespacedLibrary, declaration: str) -> None:
     library.run(f"table ip knft {{\n{declaration}\n}}")

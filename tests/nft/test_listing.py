@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from knft.nft.codec.listing import parse_listing
-from knft.nft.objects import ArrayName, NamedObject
+from knft.nft.objects import ArrayName, Contents, NamedObject
 
 NUMGEN = {"numgen": {"mode": "random", "mod": 65536, "offset": 0}}
 
@@ -39,6 +39,42 @@ def test_map_declared_with_typeof_is_decoded(version: str) -> None:
 def test_set_with_a_single_key_part_is_decoded(types: object) -> None:
     listing = parse_listing(json.dumps({"nftables": [{"set": {"name": "s", "type": types, "elem": ["10.96.0.10"]}}]}))
     assert listing.contents.members == {("s", ("10.96.0.10",))}
+
+
+def _listed_ids(*values: object) -> str:
+    """Return the listing of a map of endpoint IDs, with these values by index."""
+    elements = [[{"concat": ["10.96.0.10", 80, index]}, value] for index, value in enumerate(values)]
+    types = ["ipv4_addr", "inet_service", "integer"]
+    ids = {"family": "ip", "name": "endpoint-ids-tcp", "table": "knft", "type": types, "map": "classid"}
+    return json.dumps({"nftables": [{"map": ids | {"elem": elements}}]})
+
+
+IDS = {"1:2": 0x10002, "0:5": 5, "5:0": 0x50000, "ffff:fffe": 2**32 - 2, "a:b0": 0xA00B0, ":7": 7, "7:": 0x70000}
+"""Priorities as libnftables 1.0.6 lists them, two as tc(8) does, and the endpoint IDs that they are."""
+
+
+def test_endpoint_ids_are_decoded() -> None:
+    listing = parse_listing(_listed_ids(*IDS))
+    assert listing.contents.arrays == {ArrayName("endpoint-ids-tcp", ("10.96.0.10", 80)): tuple(IDS.values())}
+    assert listing.unreadable == frozenset()
+
+
+@pytest.mark.parametrize("value", ["none", "root", "", "1", "1:2:3", "x:1", 7, None, {"drop": None}, {"concat": [1]}])
+def test_map_with_another_value_is_unreadable(value: object) -> None:
+    """knft writes no 0 or 2**32 - 1, for which libnftables has names."""
+    listing = parse_listing(_listed_ids("1:2", value))
+    assert listing.unreadable == {"endpoint-ids-tcp"}
+    assert listing.contents == Contents.empty()
+
+
+def test_clients_are_not_decoded() -> None:
+    """Traffic adds them."""
+    clients = [{"elem": {"val": {"concat": ["192.0.2.1", "1:2"]}, "timeout": 60, "expires": 9}}]
+    declared = {"name": "affinity-clients", "type": ["ipv4_addr", "classid"], "size": 9, "flags": ["timeout"]}
+    listing = parse_listing(json.dumps({"nftables": [{"set": declared | {"elem": clients}}]}))
+    assert listing.dynamic == {"affinity-clients"}
+    assert listing.unreadable == frozenset()
+    assert listing.contents == Contents.empty()
 
 
 FLOWTABLES = [

@@ -38,6 +38,23 @@ def test_elements_of_given_sets_are_sent_with_the_endpoints() -> None:
     assert main.added == {"service-ips": VERDICTS, "cluster-ips": members}
 
 
+def test_endpoint_ids_are_sent_with_the_endpoints() -> None:
+    """Before a verdict leads to rules that look up an ID."""
+    ids: dict[Key, Value] = {("10.96.0.1", 80, index): 1000 + index for index in range(10)}
+    endpoints = _transaction(10).added["endpoints-tcp"]
+    added = {"service-ips": VERDICTS, "endpoints-tcp": endpoints, "endpoint-ids-tcp": ids}
+    removed = {"endpoint-ids-tcp": (("10.96.0.1", 80, 9),)}
+
+    early, main = Transaction("ip", "knft", added=added, removed=removed).split_endpoints(4)
+
+    assert early.added == {
+        "endpoints-tcp": endpoints,
+        "endpoint-ids-tcp": {key: number for key, number in ids.items() if key[-1] != 9},
+    }
+    assert main.added == {"service-ips": VERDICTS, "endpoint-ids-tcp": {("10.96.0.1", 80, 9): 1009}}
+    assert main.removed == removed
+
+
 def test_replaced_endpoints_stay_in_the_main_phase() -> None:
     """Their removal and addition must be one transaction."""
     transaction = _transaction(10, replaced=3)

@@ -4,12 +4,10 @@
 policy is Local. Apart from that one sync can make any change, such as replacing all endpoints except one.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from random import Random
 from typing import Any, NamedTuple
 
-from knft.render.numbering import MAX_RESERVED_INDEXES_PER_ENDPOINT
 from tests.packets.many_clients import STICKY
 from tests.packets.programmed import endpoints, service, tcp_and_udp, with_load_balancer
 
@@ -79,9 +77,8 @@ class Churn:
         """Begin with random pools; ``permanent`` are endpoints of every Service, and are never removed."""
         self._rng = rng
         self._permanent = permanent
-        self._removals: dict[str, Counter[Backend]] = {churning.name: Counter() for churning in SERVICES}
         self.pools: dict[str, Pool] = {
-            churning.name: self._corrected(churning, (), self._draw_pool(churning, ())) for churning in SERVICES
+            churning.name: self._corrected((), self._draw_pool(churning, ())) for churning in SERVICES
         }
 
     def objects(self) -> list[dict[str, Any]]:
@@ -97,8 +94,7 @@ class Churn:
         churning = self._rng.choices(SERVICES, [churning.weight for churning in SERVICES])[0]
         before = self.pools[churning.name]
         change = self._rng.choice((self._remove_one, self._add_one, self._replace_one, self._draw_pool))
-        after = self._corrected(churning, before, change(churning, before))
-        self._removals[churning.name].update(set(before) - set(after))
+        after = self._corrected(before, change(churning, before))
         self.pools[churning.name] = after
         return churning.name, list(slices_between(churning.name, before, after))
 
@@ -121,21 +117,9 @@ class Churn:
         kept = [self._rng.choice(pool)] if pool else []
         return tuple(dict.fromkeys((*kept, *sample)))[:MAX_POOL_SIZE]
 
-    def _corrected(self, churning: ChurningService, before: Pool, after: Pool) -> Pool:
+    def _corrected(self, before: Pool, after: Pool) -> Pool:
         """Return ``after`` with the endpoints that may not be removed, and with a local one."""
         after = tuple(dict.fromkeys((*after, *self._permanent)))
-        if churning.is_sticky:
-            removals = self._removals[churning.name]
-            # After MAX_RESERVED_INDEXES_PER_ENDPOINT removals an endpoint gets a former index again, and with it
-            # clients that have moved to other endpoints since.
-            after = (
-                *after,
-                *(
-                    backend
-                    for backend in before
-                    if backend not in after and removals[backend] >= MAX_RESERVED_INDEXES_PER_ENDPOINT - 1
-                ),
-            )
         if not any(backend.is_local for backend in after):
             after = (*after, self._rng.choice([backend for backend in before if backend.is_local] or LOCAL_BACKENDS))
         return after

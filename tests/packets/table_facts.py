@@ -1,7 +1,7 @@
 """The contents of knft's tables in the kernel, without the parts that depend on the history of the cluster.
 
-These parts are the order of endpoints in pools, unreachable pools and chains, and numbers, indexes and leftovers of
-sticky Service ports (docs/verification.md#equivalence).
+These parts are the order of endpoints in pools, unreachable pools and chains, and endpoint IDs
+(docs/verification.md#equivalence).
 """
 
 from collections import Counter
@@ -11,8 +11,7 @@ from typing import Any
 from knft.families import Family
 from knft.kernel.table import KernelTable
 from knft.nft.codec.listing import TableListing
-from knft.nft.objects import Key
-from knft.render.names import STICKY_ENDPOINTS, STICKY_PORTS, STICKY_PREFIX, TABLE
+from knft.render.names import OWNED_CHAIN_PREFIXES, TABLE
 from knft.render.pools import parse_shared_chain
 from tests.support.lab.namespace import Namespace
 from tests.support.nft_process import library_in
@@ -40,27 +39,17 @@ def differences(expected: Facts, found: Facts) -> list[str]:
 
 def _facts(listing: TableListing) -> Facts:
     contents = listing.contents
-    sticky = {
-        name.prefix for name, array in contents.arrays.items() if name.container == STICKY_ENDPOINTS and any(array)
-    }
     facts: Facts = dict.fromkeys(contents.members, True)
-    facts |= {
-        place: entry.verdict if place[0] == STICKY_PORTS else entry
-        for place, entry in contents.entries.items()
-        if place[0] != STICKY_PORTS or _key(place) in sticky
-    }
-    facts |= {(name.container, name.prefix): _targets(array) for name, array in contents.arrays.items() if any(array)}
+    facts |= dict(contents.entries.items())
+    facts |= {(name.container, name.prefix): _values(array) for name, array in contents.arrays.items() if any(array)}
     facts |= {("chain", name): rules for name, rules in listing.rule_counts.items() if _is_constant(name)}
     return facts
 
 
-def _key(place: tuple[str, Key]) -> Key:
-    return place[1]
-
-
-def _targets(array: Iterable[Any]) -> Counter[Any]:
-    return Counter(target for target in array if target is not None)
+def _values(array: Iterable[Any]) -> Counter[Any]:
+    """Return the endpoints of an array; of endpoint IDs, only how many there are."""
+    return Counter("an ID" if isinstance(value, int) else value for value in array if value is not None)
 
 
 def _is_constant(chain: str) -> bool:
-    return not chain.startswith(STICKY_PREFIX) and parse_shared_chain(chain) is None
+    return not chain.startswith(OWNED_CHAIN_PREFIXES) and parse_shared_chain(chain) is None

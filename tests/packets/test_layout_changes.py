@@ -1,18 +1,18 @@
-"""A Service that becomes wide or no longer is, or whose sticky rules get or lose blocks, loses no connection."""
+"""A Service that becomes wide or no longer is, or whose rules for known clients are in other blocks, loses nothing."""
 
 from itertools import cycle, product
 from pathlib import Path
 
 import pytest
 
-from knft.render import remembered, wide
+from knft.render import affinity, wide
 from tests.packets.connections_under_churn import run_churn
 from tests.packets.in_flight import run_layout_changes
 from tests.support.lab.topology import Lab
 
 CONNECTIONS = 21_000
 EVERY_SERVICE, USUAL = 0, wide.COPIES_FACTOR
-ONE_EACH, NO_BLOCKS = 1, remembered.BLOCK_SIZE
+ONE_EACH, USUAL_BLOCKS = 1, affinity.MAX_BLOCK_SIZE
 
 pytestmark = pytest.mark.kernel
 
@@ -21,12 +21,12 @@ def test_no_connection_is_lost_while_services_change_their_layout(
     lab_with_clients: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The endpoints of a Service change in the same sync as its layout; every change is checked as without it."""
-    layouts = cycle(product((EVERY_SERVICE, USUAL), (ONE_EACH, NO_BLOCKS)))
+    layouts = cycle(product((EVERY_SERVICE, USUAL), (ONE_EACH, USUAL_BLOCKS)))
 
     def change_layout() -> None:
         factor, block_size = next(layouts)
         monkeypatch.setattr(wide, "COPIES_FACTOR", factor)
-        monkeypatch.setattr(remembered, "BLOCK_SIZE", block_size)
+        monkeypatch.setattr(wide, "MAX_BLOCK_SIZE", block_size)
 
     result = run_churn(lab_with_clients, tmp_path, CONNECTIONS, seed=7, before_step=change_layout)
     print(result)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pytest
-from msgspec import structs
 
 from knft.config import Config
 from knft.families import Family
@@ -12,11 +11,10 @@ from knft.model.endpoint import Endpoint
 from knft.model.node import NodeView
 from knft.model.plan import CategorizedEndpoints, Frontend, FrontendKind, ServicePlan, TrafficAction
 from knft.model.service_port import ServicePort
-from knft.nft.expressions import Drop, Goto, Jump, Verdict
+from knft.nft.expressions import Drop, Goto, Verdict
 from knft.nft.objects import Array, ArrayName, Contents, Key
-from knft.render.fragment import Fragment, PortNumbers, render_node, render_plan
+from knft.render.fragment import Fragment, PreviousTable, render_node, render_plan
 from knft.render.frontends import traffic_classes
-from knft.render.numbering import Numbering
 from knft.render.wide import WidePort
 from tests.support.kube_objects import port_name
 
@@ -28,7 +26,6 @@ VIP, NODE_PORT = (
     Frontend(FrontendKind.NODE_PORT, None, "TCP", 30080),
 )
 FRONTENDS = (Frontend(FrontendKind.CLUSTER_IP, "10.96.0.1", "TCP", 80), VIP, NODE_PORT)
-WITHOUT_NUMBERS = PortNumbers()
 AT_NEAR, AT_FAR = ("10.244.0.1", 8080), ("10.244.1.1", 8080)
 IP, VIP_KEY, PORT = ("10.96.0.1", "tcp", 80), ("203.0.113.1", "tcp", 80), ("tcp", 30080)
 HAIRPIN = ("hairpin-connections", ("10.244.0.1", "10.244.0.1", "tcp", 8080))
@@ -47,9 +44,9 @@ def _plan(
     return ServicePlan(port_name(), port, endpoints, FRONTENDS, internal, external, **fields)
 
 
-def _render(plan: ServicePlan, numbers: PortNumbers = WITHOUT_NUMBERS, **previous: Array) -> Fragment:
-    orders = {ArrayName(name.replace("_", "-"), ("10.96.0.1", 80)): array for name, array in previous.items()}
-    return render_plan(plan, orders, numbers, Family.IPV4, CONFIG)
+def _render(plan: ServicePlan, wide: WidePort | None = None, **previous: Array) -> Fragment:
+    arrays = {ArrayName(name.replace("_", "-"), ("10.96.0.1", 80)): array for name, array in previous.items()}
+    return render_plan(plan, PreviousTable(arrays), wide, Family.IPV4, CONFIG)
 
 
 def _verdicts(contents: Contents) -> dict[tuple[str, Key], Verdict]:
@@ -134,7 +131,7 @@ def test_elements_and_shared_chains(case: PlanCase) -> None:
     assert _verdicts(fragment.contents) == case.verdicts
     assert {(name.container, name.prefix): array for name, array in fragment.contents.arrays.items()} == case.arrays
     assert {chain.name for chain in fragment.chains} == case.chains
-    assert (fragment.contents.chains, fragment.sticky) == ({}, None)
+    assert fragment.contents.chains == {}
 
 
 def test_hairpin_elements_are_those_of_local_endpoints() -> None:
@@ -162,8 +159,8 @@ def test_source_ranges_restrict_load_balancer_vips_only() -> None:
 
 
 def test_wide_source_ranges_are_in_a_chain() -> None:
-    numbers = PortNumbers(wide=WidePort(5, endpoints=False, source_ranges=True))
-    contents = _render(_plan(CLUSTER, CLUSTER, allowed_sources=("192.0.2.0/24",)), numbers).contents
+    wide = WidePort(5, endpoints=False, source_ranges=True)
+    contents = _render(_plan(CLUSTER, CLUSTER, allowed_sources=("192.0.2.0/24",)), wide).contents
     assert contents.members == {("cluster-ips", ("10.96.0.1",)), HAIRPIN}
     verdicts = _verdicts(contents)
     assert verdicts["source-range-chains", VIP_KEY] == Goto("wide-5-sources")
@@ -172,9 +169,9 @@ def test_wide_source_ranges_are_in_a_chain() -> None:
 
 
 def test_wide_service_port_stores_each_endpoint_once() -> None:
-    numbers = PortNumbers(wide=WidePort(5, endpoints=True, source_ranges=False))
-    previous = {ArrayName("wide-endpoints-tcp-5", (5, 0)): (AT_FAR, AT_NEAR)}
-    fragment = render_plan(_plan(CLUSTER, LOCAL), previous, numbers, Family.IPV4, CONFIG)
+    wide = WidePort(5, endpoints=True, source_ranges=False)
+    previous = PreviousTable({ArrayName("wide-endpoints-tcp-5", (5, 0)): (AT_FAR, AT_NEAR)})
+    fragment = render_plan(_plan(CLUSTER, LOCAL), previous, wide, Family.IPV4, CONFIG)
     assert _verdicts(fragment.contents) == {
         ("service-ips", IP): Goto("wide-5-cluster"),
         ("service-ips", VIP_KEY): Goto("wide-5-external"),
@@ -186,59 +183,6 @@ def test_wide_service_port_stores_each_endpoint_once() -> None:
     }
     assert set(fragment.contents.chains) == {"wide-5-cluster", "wide-5-local", "wide-5-external"}
     assert fragment.chains == ()
-
-
-@pytest.mark.parametrize(
-    ("wide", "fallbacks"),
-    [
-        (None, {"cluster": ["nodeport-pool-tcp-2", "pool-tcp-2"], "local": ["local-nodeport-pool-tcp-1"]}),
-        (WidePort(5, endpoints=True, source_ranges=False), {"cluster": ["wide-5-cluster"], "local": ["wide-5-local"]}),
-    ],
-)
-def test_sticky_chains_fall_back_to_the_chains_without_affinity(
-    wide: WidePort | None, fallbacks: Mapping[str, list[str]]
-) -> None:
-    """They serve the clients that do not fit into the affinity set."""
-    numbering = Numbering({}, 0.0)
-    sticky = numbering.assign(port_name(), (AT_NEAR, AT_FAR), 60)
-    assert sticky is not None
-    fragment = _render(_plan(CLUSTER, LOCAL, affinity=60), PortNumbers(sticky, wide))
-    start = f"sticky-{sticky.number}"
-    assert fragment.sticky == sticky
-    to_chain = Jump if wide is None else Goto
-    assert _verdicts(fragment.contents) == {
-        ("service-ips", IP): to_chain(f"{start}-cluster"),
-        ("service-ips", VIP_KEY): Goto(f"{start}-external"),
-        ("service-nodeports", PORT): Goto(f"{start}-external"),
-    }
-    found = {
-        name.removeprefix(f"{start}-"): [target for target in chain.target_chains() if not target.startswith(start)]
-        for name, chain in fragment.contents.chains.items()
-        if name.startswith(start)
-    }
-    assert found["cluster"] == fallbacks["cluster"]
-    assert set(fallbacks["local"]) <= set(found["local"])
-    pools = {"nodeport-pool-tcp-2", "pool-tcp-2", "local-pool-tcp-1", "local-nodeport-pool-tcp-1"}
-    assert {chain.name for chain in fragment.chains} == (pools if wide is None else set())
-
-
-@pytest.mark.parametrize(
-    ("external", "local", "targets"),
-    [
-        (CLUSTER, (NEAR,), ["cluster"]),
-        (LOCAL, (NEAR,), ["cluster", "cluster", "local"]),
-        (DROP, (), ["cluster", "cluster"]),
-    ],
-)
-def test_sticky_external_chain_applies_the_policy(
-    external: TrafficAction, local: tuple[Endpoint, ...], targets: list[str]
-) -> None:
-    sticky = Numbering({}, 0.0).assign(port_name(), (AT_NEAR, AT_FAR), 60)
-    assert sticky is not None
-    fragment = _render(_plan(CLUSTER, external, local=local, affinity=60), PortNumbers(sticky))
-    start = f"sticky-{sticky.number}-"
-    found = fragment.contents.chains[f"{start}external"].target_chains()
-    assert [target.removeprefix(start) for target in found] == targets
 
 
 @pytest.mark.parametrize(
@@ -255,23 +199,6 @@ def test_classes_of_traffic(action: TrafficAction, of_cluster_ip: tuple[str, ...
     plan = _plan(action, action)
     found = [traffic_classes(plan, frontend) for frontend in FRONTENDS]
     assert found == [of_cluster_ip, of_others, of_others]
-
-
-@pytest.mark.parametrize(
-    ("internal", "local", "chain"), [(CLUSTER, (NEAR,), "cluster"), (LOCAL, (NEAR,), "local"), (DROP, (), None)]
-)
-def test_sticky_cluster_ip_applies_the_internal_policy(
-    internal: TrafficAction, local: tuple[Endpoint, ...], chain: str | None
-) -> None:
-    """Without an external frontend, it needs no chain for the external policy."""
-    sticky = Numbering({}, 0.0).assign(port_name(), (AT_NEAR, AT_FAR), 60)
-    assert sticky is not None
-    plan = structs.replace(_plan(internal, CLUSTER, local=local, affinity=60), frontends=FRONTENDS[:1])
-    contents = _render(plan, PortNumbers(sticky)).contents
-    verdicts = _verdicts(contents)
-    expected = Jump(f"sticky-{sticky.number}-{chain}") if chain is not None else None
-    assert verdicts.get(("service-ips", IP)) == expected
-    assert f"sticky-{sticky.number}-external" not in contents.chains
 
 
 def _node(family: Family = Family.IPV4, pod_cidr: str | None = None) -> NodeView:

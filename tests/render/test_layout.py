@@ -52,9 +52,9 @@ def test_unreachable_chains_are_left_out() -> None:
 
 def test_whole_table_has_sorted_elements_and_those_that_rules_have_added() -> None:
     transaction = Transaction("ip", "knft", added={"cluster-ips": {("b",): None, ("a",): None}})
-    table = whole_table(declarations(Family.IPV4), transaction, {"affinity": {("c",): None}})
+    table = whole_table(declarations(Family.IPV4), transaction, {"affinity-clients": {("c",): None}})
     assert {name: list(found) for name, found in table.elements.items()} == {
-        "affinity": [("c",)],
+        "affinity-clients": [("c",)],
         "cluster-ips": [("a",), ("b",)],
     }
     assert table.containers == declarations(Family.IPV4).containers
@@ -80,5 +80,7 @@ def test_rules_marker_covers_each_form_of_shared_chain() -> None:
         *("pool-tcp-1", "pool-tcp-2", "local-pool-tcp-1", "local-pool-tcp-2"),
         *("external-pool-tcp-1", "external-pool-tcp-2"),
         *("external-local-pool-tcp-0-of-2", "external-local-pool-tcp-1-of-2"),
+        *("affinity-1-pool-tcp-1", "affinity-1-pool-tcp-2", "affinity-1-known-tcp-0"),
+        *("affinity-1-local-pool-tcp-1", "affinity-1-local-pool-tcp-2", "affinity-1-local-known-tcp-0"),
     }
     assert len(names) == 6 * len(tcp)

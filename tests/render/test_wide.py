@@ -11,6 +11,7 @@ from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
 from knft.model.plan import CategorizedEndpoints, Frontend, FrontendKind, ServicePlan, TrafficAction
 from knft.model.service_port import ServicePort
+from knft.nft.codec.statements import statement_text
 from knft.nft.expressions import (
     Concat,
     Constant,
@@ -26,8 +27,7 @@ from knft.nft.expressions import (
 )
 from knft.nft.objects import Chain, Contents
 from knft.render import wide
-from knft.render.fragment import Fragment, PortNumbers, render_plan
-from knft.render.numbering import Numbering
+from knft.render.fragment import Fragment, PreviousTable, render_plan
 from knft.render.wide import WideNumbers, WidePort, read_numbers, wide_chains, wide_number, wide_port
 from tests.support.kube_objects import port_name
 
@@ -71,11 +71,7 @@ def _plan(
 
 
 def _render(plan: ServicePlan) -> Fragment:
-    targets = ((endpoint.address, endpoint.port) for endpoint in plan.endpoints.all_reachable)
-    timeout = plan.port.affinity_seconds
-    sticky = Numbering({}, 0.0).assign(plan.name, targets, timeout) if timeout else None
-    numbers = PortNumbers(sticky, wide_port(plan, WideNumbers({})))
-    return render_plan(plan, {}, numbers, Family.IPV4, Config("node-1"))
+    return render_plan(plan, PreviousTable(), wide_port(plan, WideNumbers({})), Family.IPV4, Config("node-1"))
 
 
 def _cost(contents: Contents) -> int:
@@ -108,6 +104,11 @@ def test_cost_is_at_most_proportional_to_frontends_endpoints_and_ranges(plan: Se
 def test_cost_of_a_wide_port_is_a_small_part_of_the_product() -> None:
     """One of the 100 ports of a Service with 50 external IPs and 200 endpoints; copies would be 10 200 elements."""
     assert _cost(_render(_plan(0, 50, 200, 0, 0)).contents) < 51 + 200 + 10
+
+
+def test_affinity_of_a_wide_port_costs_an_id_and_a_rule_for_each_endpoint() -> None:
+    """And a few chains with two jumps to each; copies would be 20 400 elements."""
+    assert _cost(_render(_plan(0, 50, 200, 0, 0, sticky=True)).contents) < 51 + 3 * 200 + 25
 
 
 @pytest.mark.parametrize("frontends", [1, 3, 4])
@@ -150,7 +151,6 @@ def test_ranges_are_allowed_and_all_other_sources_dropped() -> None:
         numbered,
         Family.IPV4,
         Config("node-1"),
-        is_sticky=False,
     )
     in_range = Match(Payload("ip", "saddr"), Network("192.0.2.0/24"))
     drop = Rule((Drop(),), "load balancer source ranges")
@@ -168,14 +168,12 @@ def test_rules_pick_an_endpoint_and_then_the_first(endpoints: int, moduli: list[
 
 
 def test_external_traffic_needs_a_chain_only_if_a_frontend_is_external() -> None:
-    """With session affinity, the chains of the sticky port apply the external policy."""
     internal, external, local = _plan(0, 0, 2, 1, 0), _plan(1, 0, 2, 1, 0), _plan(1, 0, 2, 1, 0, external_local=True)
     rejected = structs.replace(external, internal=TrafficAction.CLUSTER, external=TrafficAction.REJECT)
     assert _names(internal) == ["wide-7-cluster"]
     assert _names(external) == ["wide-7-cluster", "wide-7-external"]
     assert _names(local) == ["wide-7-cluster", "wide-7-local", "wide-7-external"]
     assert _names(rejected) == ["wide-7-cluster"]
-    assert _names(external, is_sticky=True) == ["wide-7-cluster"]
     assert [chain.target_chains() for chain in _wide_chains(local)][-1] == (
         "wide-7-cluster",
         "wide-7-cluster",
@@ -184,19 +182,85 @@ def test_external_traffic_needs_a_chain_only_if_a_frontend_is_external() -> None
     assert [chain.target_chains() for chain in _wide_chains(external)][-1] == ("wide-7-cluster",)
 
 
-def _wide_chains(plan: ServicePlan, *, is_sticky: bool = False) -> list[Chain]:
+def test_chains_for_known_clients_come_with_affinity_only() -> None:
+    """The policy chain is the same with affinity."""
+    sticky, plain = _plan(1, 0, 2, 1, 0, sticky=True, external_local=True), _plan(1, 0, 2, 1, 0, external_local=True)
+    assert _names(sticky) == [
+        *("wide-7-cluster-known-0", "wide-7-cluster", "wide-7-local-known-0", "wide-7-local", "wide-7-external"),
+    ]
+    assert _wide_chains(sticky)[-1] == _wide_chains(plain)[-1]
+
+
+KNOWN = """\
+meta l4proto tcp
+meta priority set numgen random mod 1 offset 7 . numgen random mod 1 offset 0 . numgen random mod 1 offset {index} \
+map @wide-endpoint-ids
+{family} saddr . meta priority @affinity-clients
+update @affinity-clients {{ {family} saddr . meta priority timeout 60s }}
+meta priority set none
+dnat {family} to numgen random mod 1 offset 7 . numgen random mod 1 offset 0 . numgen random mod 1 offset {index} \
+map @wide-endpoints-tcp-7
+"""
+
+PICK = """\
+jump wide-7-cluster-known-0
+
+meta priority set numgen random mod 1 offset 7 . numgen random mod 1 offset 0 . numgen random mod 2 \
+map @wide-endpoint-ids
+update @affinity-clients {{ {family} saddr . meta priority timeout 60s }}
+
+jump wide-7-cluster-known-0
+
+meta priority set none
+meta l4proto tcp
+dnat {family} to numgen random mod 1 offset 7 . numgen random mod 1 offset 0 . numgen random mod 2 \
+map @wide-endpoints-tcp-7
+
+meta l4proto tcp
+dnat {family} to numgen random mod 1 offset 7 . numgen random mod 1 offset 0 . numgen random mod 1 \
+map @wide-endpoints-tcp-7
+"""
+
+
+@pytest.mark.parametrize("family", list(Family))
+def test_rules_with_affinity(family: Family) -> None:
+    """A line for each statement, and an empty line after each rule.
+
+    A client for which the set has no room is served as without affinity; its packets have no priority.
+    """
+    plan = _plan(0, 0, 2, 0, 0, sticky=True)
+    known, pick = wide_chains(plan, WidePort(7, endpoints=True, source_ranges=False), family, Config("node-1"))
+    assert _text(known) == "\n".join(KNOWN.format(family=family.nft, index=index) for index in (0, 1))
+    assert _text(pick) == PICK.format(family=family.nft)
+
+
+def _text(chain: Chain) -> str:
+    return "\n".join("".join(f"{statement_text(each)}\n" for each in rule.statements) for rule in chain.rules)
+
+
+@pytest.mark.parametrize(("endpoints", "sizes"), [(1, [1]), (64, [64]), (65, [64, 1]), (130, [64, 64, 2])])
+def test_each_index_has_a_rule_in_one_block(endpoints: int, sizes: list[int]) -> None:
+    """The chains belong to the Service port, so the last block has no rules without endpoints."""
+    *known, pick = _wide_chains(_plan(0, 0, endpoints, 0, 0, sticky=True))
+    names = [f"wide-7-cluster-known-{64 * number}" for number in range(len(sizes))]
+    assert {chain.name: len(chain.rules) for chain in known} == dict(zip(names, sizes, strict=True))
+    assert pick.target_chains() == (*names, *names)
+
+
+def _wide_chains(plan: ServicePlan) -> list[Chain]:
     numbered = WidePort(7, endpoints=True, source_ranges=False)
-    return list(wide_chains(plan, numbered, Family.IPV4, Config("node-1"), is_sticky=is_sticky))
+    return list(wide_chains(plan, numbered, Family.IPV4, Config("node-1")))
 
 
-def _names(plan: ServicePlan, *, is_sticky: bool = False) -> list[str]:
-    return [chain.name for chain in _wide_chains(plan, is_sticky=is_sticky)]
+def _names(plan: ServicePlan) -> list[str]:
+    return [chain.name for chain in _wide_chains(plan)]
 
 
 @pytest.mark.parametrize(
     ("chain", "number"),
     [
         ("wide-7-cluster", 7),
+        ("wide-7-cluster-known-64", 7),
         (f"wide-{wide.NUMBERS - 1}-external", wide.NUMBERS - 1),
         ("wide-7", None),
         ("wide--cluster", None),

@@ -9,7 +9,7 @@ from tests.packets.many_clients import add_client_addresses
 from tests.support.lab.topology import Lab
 
 ROUND = 60_000
-"""Connections in a round, because ``Churn`` limits how often it removes an endpoint of a sticky Service."""
+"""Connections in a round."""
 MAX_PRINTED = 20
 """The number of faults that are printed."""
 

@@ -1,7 +1,7 @@
 """100 000 changes of sticky Services within less time than their affinity timeout: memory has a plateau.
 
 Each change replaces an endpoint by a new one, replaces a Service by one of another name, or changes session affinity.
-So no reserved index and no number of a sticky Service port becomes free by itself.
+So new endpoints need new IDs all the time, and knft must not keep those of removed ones.
 """
 
 import sys

@@ -8,12 +8,15 @@ from typing import Any, Self
 import pytest
 
 from knft.families import Family
+from knft.sync.proxier import UNUSED_CHAINS_INTERVAL_SECONDS
+from tests.support.fake_clock import FakeClock
 from tests.support.kernel_harness import KernelHarness, restarted, service, slices
 from tests.support.lab.namespace import Namespace
 from tests.sync.transaction_counts import Counts
 from tests.sync.transaction_log import Phase, TransactionLog
 
 STICKY: dict[str, Any] = {"sessionAffinity": "ClientIP"}
+SHORT: dict[str, Any] = STICKY | {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}
 LOCAL: dict[str, Any] = {"externalTrafficPolicy": "Local"}
 OTHER_HOOK = """
     delete chain {0} knft filter-forward
@@ -37,7 +40,8 @@ class CountedChanges:
 
     def __init__(self, namespace: Namespace, on_counted: Callable[[str], None] = lambda _: None) -> None:
         """Take the namespace; ``on_counted`` is called with the name of each change after it."""
-        self.harness = KernelHarness(namespace)
+        self.clock = FakeClock()
+        self.harness = KernelHarness(namespace, clock=self.clock)
         self.counts: dict[str, dict[Family, Counts]] = {}
         """The counts of each change, by family."""
         self._on_counted = on_counted
@@ -104,11 +108,15 @@ def _add_first_endpoints(changes: CountedChanges) -> None:
 
 
 def _switch_affinity(changes: CountedChanges) -> None:
-    changes.change("Service with only a cluster IP made sticky", service("plain", 14, **STICKY))
-    changes.change("Service with a NodePort made sticky", service("web", 10, node_port=30080, **STICKY))
+    made = "Service made sticky, with"
+    changes.change(f"{made} a timeout and size that another sticky Service has", service("plain", 14, **STICKY))
+    changes.change(f"{made} a new timeout", service("web", 10, node_port=30080, **SHORT))
     changes.change("endpoint of a sticky Service replaced", *slices("plain", [41, 42, 45]))
+    changes.change("sticky Service scaled to a new size", *slices("plain", [41, 42, 45, 46]))
     changes.change("sticky Service made not sticky", service("plain", 14))
     changes.change("", service("web", 10, node_port=30080))
+    changes.clock.now += UNUSED_CHAINS_INTERVAL_SECONDS
+    changes.change("chains deleted after an hour, for a timeout that no Service has")
 
 
 def _remove_local_endpoints(changes: CountedChanges) -> None:

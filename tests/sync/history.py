@@ -214,18 +214,13 @@ class History:
         self, family: Family, report: SyncReport | None, fresh: TableListing, without: TableListing
     ) -> None:
         """Compare the kernel's table with a fresh process; skip what belongs to quarantined Service ports."""
-        sticky_now = equivalence.sticky_ports(fresh)
         listing = self._harness.tables[family].read()
-        found = self._facts(listing, sticky_now, family) if listing is not None else {}
-        expected = self._facts(fresh, sticky_now, family)
+        found = self._facts(listing, family) if listing is not None else {}
+        expected = self._facts(fresh, family)
         if report is not None and _is_degraded(report):
             # After a failed sync the previous contents are unknown.
-            if report.orphan_error:
-                found = equivalence.without_unused_blocks(found, expected)
             before = {*self._last_facts.get(family, found), *self._foreign_facts(found)}
-            lines = equivalence.difference_except_quarantined(
-                expected, self._facts(without, sticky_now, family), found, before
-            )
+            lines = equivalence.difference_except_quarantined(expected, self._facts(without, family), found, before)
             self._raise_if_any(family, lines)
             self.degraded_syncs += 1
         elif report is not None:
@@ -245,8 +240,8 @@ class History:
         """Return the objects sorted by name, which differs from their order of arrival."""
         return [(kind, name, item) for (kind, name), item in sorted(self._harness.objects.items(), key=itemgetter(0))]
 
-    def _facts(self, listing: TableListing, sticky_now: frozenset[str], family: Family) -> equivalence.Facts:
-        return equivalence.facts(listing, sticky_now, family, self._config)
+    def _facts(self, listing: TableListing, family: Family) -> equivalence.Facts:
+        return equivalence.facts(listing, family, self._config)
 
     def _compare(self, family: Family, expected: equivalence.Facts, found: equivalence.Facts) -> None:
         self._raise_if_any(family, equivalence.difference(expected, found))
@@ -257,14 +252,13 @@ class History:
             raise TableDiffersError("\n".join([f"{family.value}:", *lines, *steps]))
 
     def _check_nothing_sent(self) -> None:
-        """A restart on an unchanged cluster sends no elements, except records of sticky ports."""
+        """A restart on an unchanged cluster sends no elements."""
         for family, checked in self._harness.checked_tables.items():
             sent = checked.transactions[-1]
-            names = [name for name in (*sent.removed, *sent.added) if "sticky" not in name]
-            self._compare(family, {}, {f"sent after a restart: {name}": True for name in names})
+            self._compare(family, {}, {f"sent after a restart: {name}": True for name in (*sent.removed, *sent.added)})
 
     def finish(self) -> None:
-        """Sync until nothing is left to do; then the deferred chain deletions are complete, too."""
+        """Sync until nothing is left to do; then all chains that are not needed are deleted, too."""
         for checked in self._harness.checked_tables.values():
             checked.stop_failing()
         # Until quarantined Service ports are retried.
@@ -276,8 +270,8 @@ class History:
             Family.IPV4, [] if self._is_settled else ["a Service port is quarantined although nothing fails"]
         )
         self.compare_rules()
-        for family, fresh in self._rendered().items():
-            stale = equivalence.stale_chains(self._harness.listing(family), equivalence.sticky_ports(fresh))
+        for family, proxier in self._harness.proxiers.items():
+            stale = equivalence.stale_chains(self._harness.listing(family), proxier.state.affinity_timeouts())
             self._compare(family, {}, {f"stale chain {name}": True for name in stale})
 
     def compare_rules(self) -> None:
@@ -287,17 +281,14 @@ class History:
             table.remove()
         fresh.sync()
         for family in Family:
-            sticky_now = equivalence.sticky_ports(fresh.listing(family))
-            self._compare(
-                family, *(self._facts_and_rules(harness, family, sticky_now) for harness in (fresh, self._harness))
-            )
+            self._compare(family, *(self._facts_and_rules(harness, family) for harness in (fresh, self._harness)))
 
-    def _facts_and_rules(self, harness: KernelHarness, family: Family, sticky_now: frozenset[str]) -> equivalence.Facts:
+    def _facts_and_rules(self, harness: KernelHarness, family: Family) -> equivalence.Facts:
         table = harness.tables[family]
         assert isinstance(table, TextTable)
         text = table.text() or ""
         listing = parse_listing(text)
-        return self._facts(listing, sticky_now, family) | equivalence.rules(text, listing, sticky_now)
+        return self._facts(listing, family) | equivalence.rules(text, listing)
 
 
 def _synced(proxier: Proxier) -> SyncReport | None:

@@ -65,10 +65,7 @@ class MemoryHarness:
     def differences(self) -> list[str]:
         """Return a line for each fact in which the table differs from what a fresh process would render."""
         fresh = equivalence.rendered(self.objects.values(), None, self.config)[Family.IPV4]
-        sticky_now = equivalence.sticky_ports(fresh)
-        expected, found = (
-            equivalence.facts(each, sticky_now, Family.IPV4, self.config) for each in (fresh, self.table.listing())
-        )
+        expected, found = (equivalence.facts(each, Family.IPV4, self.config) for each in (fresh, self.table.listing()))
         return equivalence.difference(expected, found)
 
 

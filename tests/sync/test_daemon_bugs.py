@@ -7,6 +7,7 @@ import pytest
 import knft.sync.daemon
 from knft.families import Family
 from knft.kernel.notifications import ForeignChange
+from knft.render import wide
 from knft.sync.daemon import Daemon
 from knft.sync.foreign_changes import ForeignChanges
 from tests.support.kernel_harness import service, slices
@@ -65,12 +66,13 @@ def test_bug_in_a_log_filter_skips_no_check_and_no_retry(
             _fail()
         return True
 
-    harness.apply(service("sticky", sessionAffinity="ClientIP"), *slices("sticky", [1]))
+    monkeypatch.setattr(wide, "COPIES_FACTOR", 0)
+    harness.apply(service("wide"), *slices("wide", [1]))
     daemon.sync()
     harness.table.chains.pop("services")
     daemon.foreign_changes.record(CHANGE)
     harness.table.on_commit = refuse_as_before_6_2
-    harness.delete("Service", "sticky")  # Its emptied chains are deleted a second later.
+    harness.delete("Service", "wide")  # Its emptied chains are deleted a second later.
     requested: list[float] = []
     monkeypatch.setattr(daemon._runner, "request_within", requested.append)
     caplog.set_level(logging.INFO, "knft")

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from knft.render import remembered, wide
+from knft.render import wide
 from tests.support.property_seed import fixed_seed
 from tests.sync.failing_history import FailingHistory
 
@@ -128,9 +128,8 @@ def test_any_history_ends_with_the_tables_of_a_fresh_start(
     number: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All transactions on the way match the schema and are accepted by the kernel."""
-    # Small Services become wide, too, and small sticky Services get blocks; they change between the layouts.
+    # Small Services become wide, too, and change between the layouts.
     monkeypatch.setattr(wide, "COPIES_FACTOR", 1)
-    monkeypatch.setattr(remembered, "BLOCK_SIZE", 2)
     caplog.set_level(logging.CRITICAL, "knft")  # Suppresses thousands of lines about contested frontends.
     chosen = settings(
         max_examples=HISTORIES,

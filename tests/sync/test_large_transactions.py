@@ -6,9 +6,15 @@ from knft.errors import KernelError
 from knft.families import Family
 from knft.nft.objects import Entry
 from knft.nft.transaction import Transaction
+from knft.render import wide
 from knft.render.names import SERVICE_IPS
-from knft.render.remembered import BLOCK_SIZE
-from tests.support.kernel_harness import KernelHarness, contents_of_fresh_start, service, slices
+from tests.support.kernel_harness import (
+    KernelHarness,
+    contents_of_fresh_start,
+    element_operations,
+    service,
+    slices,
+)
 from tests.support.refused_services import refuse_address
 
 pytestmark = pytest.mark.kernel
@@ -91,7 +97,7 @@ def test_refused_service_leaves_no_endpoints_behind(harness: KernelHarness, refu
 
 @pytest.mark.parametrize("remaining", [0, 1])
 def test_endpoints_of_a_large_service_are_removed_in_pieces(harness: KernelHarness, remaining: int) -> None:
-    """The first transaction changes what packets meet, also endpoint 0, which chain in-flight looks up."""
+    """The first transaction changes what packets meet, also endpoint 0, which packets in flight look up."""
     count, local = 40, range(1, 21)
     harness.apply(service("first", 99), *slices("first", [1]))
     harness.apply(service("web"), *slices("web", range(1, count + 1), local=local))
@@ -160,19 +166,20 @@ def test_new_chains_of_a_large_sticky_service_are_sent_in_pieces(
     rules = [sum(len(chain.rules) for chain in transaction.new_chains) for transaction in sent]
     assert rules[0] == 0
     assert len(sent[0].new_chains) >= 10
-    sticky_rules = [
-        sum(len(chain.rules) for chain in each.new_chains if chain.name.startswith("sticky-")) for each in sent
+    assert max(rules) <= 10
+    affinity_rules = [
+        len(chain.rules) for each in sent for chain in each.new_chains if chain.name.startswith("affinity-")
     ]
-    assert max(sticky_rules) <= 10
-    assert sum(sticky_rules) == 5 * (5 + 3)
+    assert sum(affinity_rules) == 4 + 4 + (2 + 1 + 2 + 1)
     assert _verdict_counts(sent)[-1] == 5
     assert harness.listing().contents == contents_of_fresh_start(harness)
 
 
-def test_changed_chains_of_a_large_sticky_service_are_sent_in_pieces(
+def test_changed_chains_of_a_wide_sticky_service_are_sent_in_pieces(
     harness: KernelHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Service port is never split, so its packets see one change."""
+    monkeypatch.setattr(wide, "COPIES_FACTOR", 0)
     ports = [{"name": f"p{number}", "port": number} for number in range(1, 6)]
     slice_ports = [{"name": f"p{number}", "port": 8000 + number} for number in range(1, 6)]
     item = service("web", sessionAffinity="ClientIP", ports=ports)
@@ -189,17 +196,18 @@ def test_changed_chains_of_a_large_sticky_service_are_sent_in_pieces(
     assert [len(transaction.chains) for transaction in sent] == [4, 4, 2]
     assert port.reads == 1
     counts = harness.listing().rule_counts
-    assert [count for name, count in counts.items() if name.endswith("-known")] == [4] * 5
+    assert [count for name, count in counts.items() if name.endswith("-known-0")] == [4] * 5
 
 
-def test_other_changes_do_not_wait_for_a_large_sticky_service(
+def test_other_changes_do_not_wait_for_a_wide_sticky_service(
     harness: KernelHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What changes meanwhile is part of the next transaction; each report has the changes that are in force."""
-    monkeypatch.setattr("knft.sync.proxier.MAX_RULES", 10)
+    monkeypatch.setattr("knft.sync.proxier.MAX_RULES", 11)
+    monkeypatch.setattr(wide, "COPIES_FACTOR", 0)
     ports = [{"name": f"p{number}", "port": number} for number in range(1, 6)]
     slice_ports = [{"name": f"p{number}", "port": 8000 + number} for number in range(1, 6)]
-    harness.apply(service("small", 20, sessionAffinity="ClientIP"), *slices("small", [11]))
+    harness.apply(service("small", 20), *slices("small", [11]))
     harness.sync()
     harness.apply(
         service("large", sessionAffinity="ClientIP", ports=ports),
@@ -215,12 +223,13 @@ def test_other_changes_do_not_wait_for_a_large_sticky_service(
 
     changed = [{name.name for name in report.changed_service_ports} for report in reports]
     assert changed == [{"large"}, {"large", "small", "plain"}, {"large"}]
-    assert [len(report.changed_service_ports) for report in reports] == [2, 3, 2]
+    assert [len(report.changed_service_ports) for report in reports] == [2, 4, 1]
     assert harness.listing().contents == contents_of_fresh_start(harness)
 
 
 def test_daemon_syncs_until_all_changes_are_in_force(harness: KernelHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("knft.sync.proxier.MAX_RULES", 1)
+    monkeypatch.setattr(wide, "COPIES_FACTOR", 0)
     harness.sync()
     for number in range(1, 4):
         name = f"web-{number}"
@@ -233,15 +242,22 @@ def test_daemon_syncs_until_all_changes_are_in_force(harness: KernelHarness, mon
 
 
 @pytest.mark.parametrize("endpoints", [300, 900])
-def test_changed_endpoint_of_a_large_sticky_service_writes_one_block(harness: KernelHarness, endpoints: int) -> None:
-    """For any number of endpoints; it also writes the chain that picks endpoints, and the pool of the new size."""
+def test_changed_endpoint_of_a_large_sticky_service_is_a_small_transaction(
+    harness: KernelHarness, endpoints: int
+) -> None:
+    """A replaced endpoint writes no rules, and a removed one only the chains of the new size, if these are new."""
     harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", range(1, endpoints + 1)))
     harness.sync()
+    others = [*range(1, 200), *range(201, endpoints + 1)]
     port = harness.checked_tables[Family.IPV4]
-    port.transactions.clear()
-    harness.apply(*slices("web", [*range(1, 200), *range(201, endpoints + 1)]))
-
-    harness.sync()
-
-    (sent,) = [transaction for transaction in port.transactions if transaction.chains]
-    assert sorted(len(chain.rules) for chain in sent.chains) == [2, 4, BLOCK_SIZE - 1]
+    for numbers, count in (([*others, endpoints + 1], 4), (others, 2 + 4 + 2), ([*others, 200], 2 + 1 + 1)):
+        port.transactions.clear()
+        harness.apply(*slices("web", numbers))
+        harness.sync()
+        sent = list(port.transactions)
+        assert sum(map(element_operations, sent)) == count
+        new_chains = [chain for each in sent for chain in (*each.new_chains, *each.chains)]
+        new_size = f"pool-tcp-{endpoints - 1}"
+        names = {f"affinity-10800-{new_size}", new_size} if numbers is others else set()
+        assert {chain.name for chain in new_chains} == names
+        assert sum(len(chain.rules) for chain in new_chains) <= 2 * (5 + endpoints / 64) + 4

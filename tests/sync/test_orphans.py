@@ -7,7 +7,6 @@ from knft.model.names import ServicePortName
 from knft.model.plan import ServicePlan
 from knft.nft.objects import Key
 from knft.render import fragment
-from knft.render.names import STICKY_PREFIX
 from knft.sync import prepare
 from knft.sync.invalidation import Invalidation
 from tests.support.fake_clock import FakeClock
@@ -21,11 +20,11 @@ PAUSE = 30.0
 
 
 def _elements(harness: KernelHarness, address: str = "") -> set[tuple[str, Key]]:
-    """Return the elements about an address, or all elements and sticky chains."""
+    """Return the elements about an address, or all elements and chains for affinity."""
     listing = harness.listing()
     places = {*listing.contents.entries, *listing.contents.members}
     places |= {(name.container, name.prefix) for name in listing.contents.arrays}
-    places |= {(name, ()) for name, rules in listing.rule_counts.items() if name.startswith(STICKY_PREFIX) and rules}
+    places |= {(name, ()) for name, rules in listing.rule_counts.items() if "affinity" in name and rules}
     return {place for place in places if address in place[1]} if address else places
 
 

@@ -1,4 +1,4 @@
-"""Postponed sticky Service ports: nothing keeps them waiting, and foreign changes do not wait for them."""
+"""Postponed wide Service ports with session affinity: nothing keeps them waiting, nor do foreign changes wait."""
 
 from datetime import UTC, datetime
 from typing import Any, NoReturn
@@ -23,8 +23,9 @@ NAMES = ("first", "second", "third")
 
 @pytest.fixture
 def harness(monkeypatch: pytest.MonkeyPatch) -> MemoryHarness:
-    """Return a harness that has sticky Services, and then has a new endpoint for each."""
+    """Return a harness that is synced, and then has wide Services with session affinity and an endpoint each."""
     monkeypatch.setattr("knft.sync.proxier.MAX_RULES", 1)
+    monkeypatch.setattr("knft.render.wide.COPIES_FACTOR", 0)
     harness = MemoryHarness()
     harness.sync()
     for number, name in enumerate(NAMES, 10):
@@ -39,8 +40,8 @@ def _names(report: SyncReport) -> set[str]:
 def test_service_ports_that_change_all_the_time_do_not_keep_others_waiting(harness: MemoryHarness) -> None:
     """Without a turn of its own, the third Service would be postponed again in each sync."""
     reports = [harness.sync()]
-    for address in range(20, 23):
-        harness.apply(*slices("first", [address]), *slices("second", [address]))
+    for count in range(2, 5):
+        harness.apply(*slices("first", range(count)), *slices("second", range(count)))
         reports.append(harness.sync())
 
     assert [_names(report) for report in reports] == [
@@ -77,7 +78,7 @@ def test_service_ports_that_write_more_rules_than_estimated_end_the_transaction(
 
 
 def test_other_service_ports_are_not_postponed(harness: MemoryHarness) -> None:
-    """Only sticky Service ports write rules of their own."""
+    """Only those with session affinity have many rules of their own."""
     while not harness.sync().is_complete:
         pass
     for number in range(1, 6):

@@ -8,7 +8,7 @@ import pytest
 from knft.delta.programmed import ProgrammedContents
 from knft.model.names import NamespacedName
 from knft.nft.expressions import Drop, Goto, Verdict
-from knft.nft.objects import COMMENT_BYTES, ArrayName, Contents, Entry, Key
+from knft.nft.objects import COMMENT_BYTES, ArrayName, Chain, Contents, Entry, Key
 from knft.sync.previous_contents import PreviousContents, find_services
 from knft.sync.table_snapshot import Owner
 from tests.support.kernel_harness import service, slices
@@ -33,7 +33,7 @@ def harness() -> MemoryHarness:
     harness.apply(
         *(service("web", 1, node_port=30080), *slices("web", [11, 12], local=[12])),
         *(service("sticky", 2, sessionAffinity="ClientIP"), *slices("sticky", [21, 22], local=[22])),
-        service("wide", 3, externalIPs=[f"198.51.100.{number}" for number in range(1, 40)]),
+        service("wide", 3, sessionAffinity="ClientIP", externalIPs=[f"198.51.100.{last}" for last in range(1, 40)]),
         *slices("wide", range(101, 131), local=[107]),
         *(service("balanced", 4, **BALANCER) | INGRESS, *slices("balanced", [41, 42], local=[42])),
         service("udp", 1) | {"spec": service("udp", 1)["spec"] | {"ports": [UDP_PORT], "clusterIPs": ["10.96.0.1"]}},
@@ -66,7 +66,7 @@ def test_known_contents_are_the_programmed_ones(harness: MemoryHarness) -> None:
     previous = PreviousContents(_programmed(harness), _found(harness))
     web, sticky = previous.last_known(WEB), previous.last_known(STICKY)
     assert web == _programmed(harness).get(WEB)
-    assert {container for container, _ in sticky.entries} == {"service-ips", "sticky-ports"}
+    assert {name.container for name in sticky.arrays} == {"endpoints-tcp", "endpoint-ids-tcp"}
 
 
 @pytest.mark.parametrize("name", NAMES, ids=str)
@@ -94,11 +94,15 @@ def test_every_member_has_a_service_port(harness: MemoryHarness) -> None:
     assert members == set(_of(containers, _found(harness)))
 
 
-def test_array_of_a_sticky_port_with_the_number_of_a_wide_one_is_not_its() -> None:
-    entry = Entry(Goto("wide-7-cluster"), "default/web:http")
-    wide, sticky = ArrayName("wide-endpoints-tcp-7", (7, 0)), ArrayName("sticky-endpoints", (7,))
-    found = Contents({("service-ips", ("10.96.0.1", "tcp", 80)): entry}, {wide: (), sticky: ()}, set())
-    assert set(PreviousContents(ProgrammedContents(), found).last_known(WEB).arrays) == {wide}
+@pytest.mark.parametrize(("chain", "is_wide"), [("wide-7-cluster", True), ("sticky-7-cluster", False)])
+def test_arrays_of_a_wide_service_port_are_those_with_its_number(chain: str, *, is_wide: bool) -> None:
+    """Earlier versions of knft had chains whose names contain the number of a sticky Service port."""
+    own = {ArrayName(name, (7, 0)) for name in ("wide-endpoints-tcp-7", "wide-endpoint-ids")}
+    other = {ArrayName(name.container, (15, 0)) for name in own}
+    entry = Entry(Goto(chain), "default/web:http")
+    found = Contents({("service-ips", ("10.96.0.1", "tcp", 80)): entry}, dict.fromkeys(own | other, ()), set())
+    last_known = PreviousContents(ProgrammedContents(), found).last_known(WEB)
+    assert set(last_known.arrays) == (own if is_wide else set())
 
 
 LONG = "default/" + "x" * (COMMENT_BYTES - len("default/"))
@@ -112,7 +116,7 @@ FRONTENDS: dict[str, Verdict] = {
     LONG[:-1]: Goto("service-tcp-1"),
     "of another program": Goto("sticky-10-cluster"),
 }
-"""Comments and verdicts of the frontends 10.96.0.1, 10.96.0.2 and so on."""
+"""Comments and verdicts of the frontends 10.96.0.1, 10.96.0.2 and so on, as an earlier version of knft wrote them."""
 
 
 @pytest.mark.parametrize(
@@ -132,14 +136,12 @@ def test_frontends_of_services_are_found_by_their_comments(
         ("service-ips", (f"10.96.0.{number}", "tcp", 80)): Entry(verdict, comment)
         for number, (comment, verdict) in enumerate(FRONTENDS.items(), 1)
     }
-    records = {("sticky-ports", (number,)): Entry(Drop(), f"hash-{number} 1") for number in (1, 7, 8, 9, 10)}
+    chains = {name: Chain(name) for name in (f"sticky-{number}-cluster" for number in (1, 7, 8, 9, 10))}
     found = find_services(
-        lambda name: name == NamespacedName("default", included), Contents(entries | records, {}, set())
+        lambda name: name == NamespacedName("default", included), Contents(entries, {}, set(), chains)
     )
-    of_services = {entry.comment for (name, _), entry in found.contents.entries.items() if name == "service-ips"}
-    assert of_services == comments
-    assert {key for name, key in found.contents.entries if name == "sticky-ports"} == {(number,) for number in numbers}
-    assert found.hash_ids == {f"hash-{number}" for number in numbers}
+    assert {entry.comment for entry in found.entries.values()} == comments
+    assert found.chains.keys() == {f"sticky-{number}-cluster" for number in numbers}
 
 
 def _of(containers: Iterable[str], contents: Contents) -> Iterable[object]:

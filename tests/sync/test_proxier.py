@@ -13,14 +13,13 @@ from knft.model.names import ServicePortName
 from knft.model.plan import ServicePlan
 from knft.nft.objects import Hook
 from knft.nft.transaction import Transaction
-from knft.render import remembered, wide
+from knft.render import wide
 from knft.render.fragment import Fragment, render_plan
 from knft.render.names import HAIRPIN
 from knft.sync.invalidation import Invalidation
 from knft.sync.prepare import PreparedTransaction
 from tests.support.kernel_harness import service, slices
 from tests.support.memory_table import MemoryTable
-from tests.support.old_kernel import refuse_as_before_6_2
 from tests.sync.memory_harness import MemoryHarness, synced_harness
 from tests.sync.memory_history import MemoryHistory
 
@@ -35,13 +34,11 @@ def harness() -> MemoryHarness:
 @given(
     rng=st.randoms(use_true_random=False, note_method_calls=False),
     factor=st.sampled_from((1, wide.COPIES_FACTOR)),
-    block_size=st.sampled_from((2, remembered.BLOCK_SIZE)),
 )
-def test_any_history_ends_with_the_table_of_a_fresh_start(rng: Random, factor: int, block_size: int) -> None:
-    """With a factor of 1, small Services become wide, too; with small blocks, small sticky Services have blocks."""
+def test_any_history_ends_with_the_table_of_a_fresh_start(rng: Random, factor: int) -> None:
+    """With a factor of 1, small Services become wide, too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(wide, "COPIES_FACTOR", factor)
-        patch.setattr(remembered, "BLOCK_SIZE", block_size)
         MemoryHistory(rng).run(60)
 
 
@@ -241,7 +238,7 @@ def test_large_first_sync_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> 
 def test_unchanged_service_ports_are_claimed_at_a_restart(
     harness: MemoryHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their rendered contents are not all in memory together; the chains of a sticky one are compared."""
+    """Their rendered contents are not all in memory together."""
     second, prepared = harness.restarted(), list[PreparedTransaction]()
     second.apply(service("other", 70), *slices("other", [71]))
     commit = second.proxier._writer.commit
@@ -254,28 +251,11 @@ def test_unchanged_service_ports_are_claimed_at_a_restart(
     monkeypatch.setattr(second.proxier._writer, "commit", record)
     second.sync()
     (only,) = prepared
-    assert only.claimed_count == 1
-    assert {owner.name for owner in only.desired if isinstance(owner, ServicePortName)} == {"sticky", "other"}
+    assert only.claimed_count == 2
+    assert {owner.name for owner in only.desired if isinstance(owner, ServicePortName)} == {"other"}
     second.apply(*slices("web", [11, 14]))
     assert not second.sync().is_full
     assert second.differences() == []
-
-
-def test_sticky_port_that_was_deleted_between_two_processes_is_retired(harness: MemoryHarness) -> None:
-    second = MemoryHarness(harness.table, now=harness.now)
-    second.apply(service("web", node_port=30080), *slices("web", [11, 12, 13], local=[12]))
-    second.sync()
-    assert [port.retired for port in second.proxier._writer.sticky.values()] == [True]
-    second.now += 20_000.0
-    second.sync()
-    assert (second.table.elements["sticky-ports"], second.proxier._writer.sticky) == ({}, {})
-
-
-def test_service_port_that_loses_its_affinity_is_retired(harness: MemoryHarness) -> None:
-    """It keeps its record while clients may still have affinity entries."""
-    harness.apply(service("sticky", 30))
-    harness.sync()
-    assert [port.retired for port in harness.proxier._writer.sticky.values()] == [True]
 
 
 @pytest.mark.parametrize("is_full", [False, True])
@@ -289,28 +269,6 @@ def test_number_of_a_wide_service_port_is_released(harness: MemoryHarness, *, is
         harness.proxier.invalidate(Invalidation())
     harness.sync()
     assert writer.wide == {}
-
-
-def test_refused_deletion_of_emptied_chains_is_counted_and_retried_later(harness: MemoryHarness) -> None:
-    """A foreign rule may lead to them."""
-
-    def refuse(transaction: Transaction) -> None:
-        if transaction.deleted_chains:
-            msg = "Device or resource busy"
-            raise KernelError(msg)
-
-    harness.table.on_commit = refuse
-    harness.delete("Service", "sticky")
-    assert harness.sync().refused_removals == 0
-    harness.now += 1.1
-    report = harness.sync()
-    assert report.refused_removals == 1
-    assert report.next_sync_within is not None
-    assert report.next_sync_within > 1
-    harness.now += report.next_sync_within
-    harness.table.stop_failing()
-    assert harness.sync().next_sync_within is None
-    assert not [name for name in harness.table.chains if name.startswith("sticky-")]
 
 
 def test_sync_without_changes_is_partial_while_removals_are_held(harness: MemoryHarness) -> None:
@@ -350,69 +308,6 @@ def test_restart_sends_nothing(harness: MemoryHarness) -> None:
     assert report.service_ports == 3
     assert second.last_transaction.is_empty
     assert second.differences() == []
-
-
-def test_chains_are_deleted_with_the_last_verdict(harness: MemoryHarness) -> None:
-    harness.delete("Service", "sticky")
-    assert harness.sync().next_sync_within is None
-    assert harness.last_transaction.removed
-    assert not [name for name in harness.table.chains if name.startswith("sticky-")]
-    assert harness.differences() == []
-
-
-def test_kernel_before_6_2_is_asked_once_to_delete_chains_with_the_last_verdict(harness: MemoryHarness) -> None:
-    """Refused deletions do not make the sync a full one."""
-    harness.table.on_commit = refuse_as_before_6_2
-    harness.delete("Service", "sticky")
-    assert not harness.sync().is_full
-    assert harness.differences() == []
-    harness.apply(service("other", 70, sessionAffinity="ClientIP"), *slices("other", [71]))
-    harness.sync()
-    tried: list[bool] = []
-    harness.table.on_commit = lambda transaction: tried.append(bool(transaction.deleted_chains))
-    harness.delete("Service", "other")
-    harness.sync()
-    assert tried == [False]
-
-
-def test_emptied_chains_are_deleted_a_second_later(harness: MemoryHarness) -> None:
-    """Kernels before 6.2 refuse to delete a chain until they have freed the element that led to it."""
-    harness.table.on_commit = refuse_as_before_6_2
-    harness.delete("Service", "sticky")
-    report = harness.sync()
-    emptied = {name for name, chain in harness.table.chains.items() if name.startswith("sticky-") and not chain.rules}
-    assert len(emptied) == 2
-    assert report.next_sync_within == pytest.approx(1.1)
-    harness.now += 1.0
-    assert harness.sync().next_sync_within == pytest.approx(0.1)
-    assert emptied <= harness.table.chains.keys()
-    harness.now += 0.1
-    assert harness.sync().next_sync_within is None
-    assert not emptied & harness.table.chains.keys()
-
-
-def test_emptied_chains_that_are_found_are_deleted_a_second_later(harness: MemoryHarness) -> None:
-    harness.table.on_commit = refuse_as_before_6_2
-    harness.delete("Service", "sticky")
-    harness.sync()
-    second = harness.restarted()
-    assert second.sync().next_sync_within == pytest.approx(1.1)
-    second.now += 1.1
-    second.sync()
-    assert not [name for name in harness.table.chains if name.startswith("sticky-")]
-
-
-def test_record_of_a_sticky_port_is_removed_after_its_last_client(harness: MemoryHarness) -> None:
-    """A partial sync looks for expired records once an hour; this one expires 100 s before that."""
-    harness.delete("Service", "sticky")
-    harness.sync()
-    found = []
-    for seconds in (4000.0, 4000.0, 2900.0, 700.0, 3600.0):
-        harness.now += seconds
-        assert not harness.sync().is_full
-        found.append(bool(harness.table.elements["sticky-ports"]))
-    assert found == [True, True, True, False, False]
-    assert harness.proxier._writer.sticky == {}
 
 
 def _node(address: str) -> dict[str, Any]:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from knft.errors import KernelError, LibraryDiedError
+from knft.errors import LibraryDiedError
 from knft.families import Family
 from knft.nft.objects import Key
 from knft.nft.transaction import Transaction
-from knft.render.names import CLUSTER_IPS, SERVICE_CIDRS, SERVICE_IPS, SOURCE_RANGES, STICKY_ENDPOINTS
+from knft.render.names import CLUSTER_IPS, SERVICE_CIDRS, SERVICE_IPS, SOURCE_RANGES
 from knft.sync.invalidation import Invalidation
 from tests.support.fake_clock import FakeClock
 from tests.support.kernel_harness import KernelHarness, contents_of_fresh_start, service, slices
@@ -196,7 +196,7 @@ def _elements_of(harness: KernelHarness, address: str) -> tuple[object, object]:
 
 
 def test_quarantined_service_port_keeps_all_elements_when_it_becomes_sticky(namespace: Namespace) -> None:
-    """It also keeps elements that a sticky Service port does not need: a verdict without endpoints would break it."""
+    """It also keeps its old verdict, which the chains with session affinity would replace."""
     clock = FakeClock()
     harness = KernelHarness(namespace, clock=clock)
     apply_many_services(harness)
@@ -216,25 +216,33 @@ def test_quarantined_service_port_keeps_all_elements_when_it_becomes_sticky(name
     assert before != _elements_of(harness, "10.96.0.7")
 
 
-def test_quarantined_sticky_port_keeps_its_chains(namespace: Namespace) -> None:
-    harness = KernelHarness(namespace, clock=FakeClock())
+def test_quarantined_service_port_keeps_the_chains_of_its_affinity_timeout(namespace: Namespace) -> None:
+    """No other Service port has this timeout any more; the chains are removed an hour after the quarantine."""
+    clock = FakeClock()
+    harness = KernelHarness(namespace, clock=clock)
     apply_many_services(harness)
     harness.apply(service("web-7", 7, sessionAffinity="ClientIP"))
     harness.sync()
-    before = {name: count for name, count in harness.listing().rule_counts.items() if name.startswith("sticky-")}
-    assert before
+    before = _affinity_chains(harness)
+    assert len(before) == 2
+    elements = _elements_of(harness, "10.96.0.7")
+    harness.checked_tables[Family.IPV4].on_commit = refuse_address("10.96.0.7")
+    harness.apply(service("web-7", 7), *slices("web-7", [7]))
+    for _ in range(3):
+        assert harness.sync()[Family.IPV4].quarantined
+        assert (before, elements) == (_affinity_chains(harness), _elements_of(harness, "10.96.0.7"))
+        clock.now += 3601
+    harness.checked_tables[Family.IPV4].on_commit = lambda _: None
+    clock.now += 3601
+    assert harness.sync()[Family.IPV4].quarantined == {}
+    harness.sync()
+    assert _affinity_chains(harness) == {}
+    assert contents_of_fresh_start(harness) == harness.listing().contents
 
-    def refuse(transaction: Transaction) -> None:
-        if STICKY_ENDPOINTS in transaction.removed or STICKY_ENDPOINTS in transaction.added:
-            msg = "refused for the test"
-            raise KernelError(msg)
 
-    harness.checked_tables[Family.IPV4].on_commit = refuse
-    harness.apply(*slices("web-7", [7]))
-    assert harness.sync()[Family.IPV4].quarantined
-    assert before == {
-        name: count for name, count in harness.listing().rule_counts.items() if name.startswith("sticky-")
-    }
+def _affinity_chains(harness: KernelHarness) -> dict[str, int]:
+    """Return the chains of session affinity, with their number of rules."""
+    return {name: count for name, count in harness.listing().rule_counts.items() if name.startswith("affinity-")}
 
 
 def test_new_table_ends_quarantine(namespace: Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Recovery from refused commits, changed rules and missing tables."""
+"""Recovery from refused commits, changed rules and missing tables; test_affinity_recovery.py is about affinity."""
 
 import logging
 import re
@@ -10,9 +10,7 @@ from knft.config import Config
 from knft.decide.frontends import FrontendClaims
 from knft.errors import KernelError
 from knft.families import Family
-from knft.nft.objects import ElementTimeout
-from knft.render.layout import is_marker
-from knft.render.names import AFFINITY, STICKY_PORTS, STICKY_PREFIX
+from knft.render import wide
 from knft.sync.invalidation import Invalidation
 from tests.support.kernel_harness import (
     KernelHarness,
@@ -136,72 +134,14 @@ def test_restart_repairs_damage(namespace: Namespace, damage: str) -> None:
     assert sorted_words(text) == sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
 
 
-AFFINITY_EDITS = {
-    "": "add element {protocol} knft affinity {{ {client} . {number} . 2 timeout 3h expires 2h }}",
-    "one set for each index, as in earlier layouts": """
-        delete set {protocol} knft affinity
-        add set {protocol} knft affinity-2 {{
-            typeof {protocol} saddr . numgen random mod 65536; size 1048576; flags dynamic,timeout;
-        }}
-        add element {protocol} knft affinity-2 {{ {client} . {number} timeout 3h expires 2h }}
-    """,
-}
-
-
-@pytest.mark.parametrize("affinity_edit", AFFINITY_EDITS.values(), ids=AFFINITY_EDITS.keys())
-@pytest.mark.parametrize("family", list(Family))
-def test_adopting_another_layout_keeps_affinity(namespace: Namespace, family: Family, affinity_edit: str) -> None:
-    """The markers are deleted, as if another knft version had created the table; chains of sticky ports are empty."""
-    harness = KernelHarness(namespace)
-    harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", [11, 12, 13]))
-    harness.sync()
-    harness.apply(*slices("web", [11, 13]))
-    harness.sync()
-    before = harness.listing(family)
-    (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
-    client, protocol = ("10.250.0.1", "ip") if family is Family.IPV4 else ("fd00:10:250::1", "ip6")
-    edits = [f"delete chain {protocol} knft {name}" for name in before.rule_counts if is_marker(name)]
-    edits += [f"flush chain {protocol} knft {name}" for name in before.rule_counts if name.startswith(STICKY_PREFIX)]
-    edits.append(affinity_edit.format(protocol=protocol, client=client, number=number))
-    namespace.run(["nft", "-f", "-"], stdin="\n".join(edits))
-
-    restarted(harness).sync()
-
-    after = harness.listing(family)
-    assert (before.rule_counts, before.contents) == (after.rule_counts, after.contents)
-    ((key, memory),) = harness.tables[family].dynamic_elements()[AFFINITY].items()
-    assert key == (client, number, 2)
-    assert isinstance(memory, ElementTimeout)
-    assert memory.timeout == 3 * 3600
-    assert 2 * 3600 - 60 < memory.expires <= 2 * 3600
-
-
-@pytest.mark.parametrize(
-    "damage",
-    ["delete element ip knft sticky-ports {{ {number} }}", "flush map ip knft sticky-ports",
-     "flush map ip knft sticky-endpoints"],
-)  # fmt: skip
-def test_affinity_survives_deleted_records(namespace: Namespace, damage: str) -> None:
-    """The process knows which endpoint has which index, and the kernel which client has which index."""
-    harness = KernelHarness(namespace)
-    for numbers in ([12, 13], [11, 12, 13]):
-        harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", numbers))
-        harness.sync()
-    before = harness.listing()
-    (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
-    namespace.run(["nft", "-f", "-"], stdin=damage.format(number=number))
-    harness.proxiers[Family.IPV4].invalidate(Invalidation(declarations=True))
-    harness.sync()
-    assert (before.rule_counts, before.contents) == (harness.listing().rule_counts, harness.listing().contents)
-
-
-@pytest.mark.parametrize("name", ["sticky-ports", "sticky-endpoints", "service-nodeports"])
+@pytest.mark.parametrize("name", ["service-nodeports", "no-endpoint-nodeports"])
 def test_map_of_wrong_type_is_replaced_with_the_table(namespace: Namespace, name: str) -> None:
     harness = KernelHarness(namespace)
     harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", [12, 13]))
     harness.sync()
     before = sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
-    edit = f"flush chain ip knft services\ndelete map ip knft {name}\nadd map ip knft {name} {{ type mark : verdict; }}"
+    edit = f"flush chain ip knft services\nflush chain ip knft nodeport-endpoints-check\ndelete map ip knft {name}"
+    edit += f"\nadd map ip knft {name} {{ type mark : verdict; }}"
     namespace.run(["nft", "-f", "-"], stdin=edit)
     harness.proxiers[Family.IPV4].invalidate(Invalidation(declarations=True))
     assert harness.sync()[Family.IPV4].quarantined == {}
@@ -219,33 +159,15 @@ def test_changed_rules_of_any_chain_are_repaired(namespace: Namespace) -> None:
     assert before == sorted_words(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout)
 
 
-def test_affinity_survives_refused_replacement(namespace: Namespace) -> None:
-    """knft then replaces the table without Service ports, and adds those one by one."""
-    harness = KernelHarness(namespace)
-    harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", [11, 12, 13]))
-    harness.sync()
-    before = harness.listing()
-    (number,) = {key[0] for container, key in before.contents.entries if container == STICKY_PORTS}
-    marker = next(name for name in before.rule_counts if name.startswith("layout-"))
-    client = f"affinity {{ 10.250.0.1 . {number} . 2 timeout 3h expires 2h }}"
-    edit = f"delete chain ip knft {marker}\nadd element ip knft {client}"
-    namespace.run(["nft", "-f", "-"], stdin=edit)
-    second = restarted(harness)
-    second.checked_tables[Family.IPV4].refused_commits = 2
-    assert second.sync()[Family.IPV4].quarantined == {}
-    after = second.listing()
-    assert (before.rule_counts, before.contents) == (after.rule_counts, after.contents)
-    assert list(second.tables[Family.IPV4].dynamic_elements()[AFFINITY]) == [("10.250.0.1", number, 2)]
-
-
-def test_emptied_chain_is_deleted_a_while_after_restart(namespace: Namespace) -> None:
+def test_emptied_chain_is_deleted_a_while_after_restart(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """The previous process may just have emptied it, and kernels before 6.2 would refuse its deletion."""
+    monkeypatch.setattr(wide, "COPIES_FACTOR", 0)
     now = 100.0
     harness = KernelHarness(namespace, clock=lambda: now)
     for table in harness.checked_tables.values():
         table.on_commit = refuse_as_before_6_2
     for node_port in (30080, 0):
-        harness.apply(service("web", sessionAffinity="ClientIP", node_port=node_port), *slices("web", [11, 12]))
+        harness.apply(service("web", node_port=node_port), *slices("web", [11, 12]))
         report = harness.sync()[Family.IPV4]
     assert report.next_sync_within is not None
     second = KernelHarness(namespace, clock=lambda: now)

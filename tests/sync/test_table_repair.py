@@ -272,7 +272,7 @@ def test_change_during_the_verification_is_reported(harness: MemoryHarness) -> N
         (lambda table: table.elements["service-nodeports"].update({("tcp", 30080): Entry(Drop())}), 1),
         (lambda table: table.chains.update({"services": Chain("services")}), 1),
         (lambda table: table.chains.update({"pool-tcp-3": Chain("pool-tcp-3", (Rule((Drop(),)),))}), 1),
-        (lambda table: [table.chains.update({name: Chain(name)}) for name in table.chains if "sticky" in name], 2),
+        (lambda table: [table.chains.update({name: Chain(name)}) for name in table.chains if "affinity" in name], 2),
         (lambda table: setattr(table, "exists", False), 1),
     ],
 )

@@ -1,64 +1,25 @@
 """The TableWriter's knowledge of the table after commits that failed, on a table in memory."""
 
 import pytest
-from msgspec import structs
 
-from knft.errors import KernelError, LibraryDiedError, TableOwnedError, UnavailableError
 from knft.families import Family
 from knft.nft.expressions import Goto
 from knft.nft.objects import ArrayName, Contents, Entry, Key
 from knft.nft.transaction import Transaction
 from knft.render.names import HAIRPIN, NO_ENDPOINT_SERVICES, SOURCE_RANGES
-from knft.render.numbering import StickyPort
 from knft.sync.table_writer import _removed_contents
 from tests.support.kernel_harness import service, slices
 from tests.support.kube_objects import port_name
 from tests.sync.memory_harness import MemoryHarness
 
-FOUND = {"found in the kernel": StickyPort("found in the kernel", "web", 7)}
-
 
 @pytest.fixture
 def harness() -> MemoryHarness:
-    """Return a synced harness with a sticky Service with a local endpoint."""
+    """Return a synced harness with a Service."""
     harness = MemoryHarness()
-    harness.apply(service("web", sessionAffinity="ClientIP"), *slices("web", [11, 12], local=[12]))
+    harness.apply(service("web"), *slices("web", [11, 12]))
     harness.sync()
     return harness
-
-
-def _raise(error: Exception) -> None:
-    raise error
-
-
-@pytest.mark.parametrize("error", [LibraryDiedError("died"), UnavailableError("timeout"), TableOwnedError("owned")])
-def test_sticky_ports_of_a_possible_commit_are_adopted(harness: MemoryHarness, error: UnavailableError) -> None:
-    """The kernel's records may be newer than the known ones, because the commit may have happened."""
-    writer = harness.proxier._writer
-    harness.table.on_commit = lambda _: _raise(error)
-    snapshot = harness.proxier._partial_snapshot(frozenset())
-    with pytest.raises(UnavailableError):
-        writer.commit(snapshot, harness.now)
-    assert writer.current_sticky_ports(FOUND, may_be_foreign=False) == FOUND
-
-
-def test_sticky_ports_of_a_refused_commit_are_not_adopted(harness: MemoryHarness) -> None:
-    """The kernel's records are those of the last commit."""
-    writer = harness.proxier._writer
-    harness.table.on_commit = lambda _: _raise(KernelError("refused"))
-    for _ in range(2):
-        with pytest.raises(KernelError):
-            writer.commit(harness.proxier._partial_snapshot(frozenset()), harness.now)
-        assert writer.sticky == writer.current_sticky_ports(FOUND, may_be_foreign=False)
-
-
-def test_sticky_ports_of_another_process_are_adopted_if_their_targets_are_equal(harness: MemoryHarness) -> None:
-    """A foreign change may come from another knft process, which has assigned another number."""
-    writer = harness.proxier._writer
-    ((hash_id, own),) = writer.sticky.items()
-    found = {hash_id: structs.replace(own, number=own.number + 1)}
-    assert writer.current_sticky_ports(found, may_be_foreign=True) == found
-    assert writer.current_sticky_ports(found, may_be_foreign=False) == {hash_id: own}
 
 
 def test_found_wide_numbers_that_are_free_are_kept(harness: MemoryHarness) -> None:
@@ -72,6 +33,7 @@ def test_elements_of_a_refused_cleanup_are_recorded_by_key() -> None:
     """Their values are unknown; where only some indexes of an array remain, the others are gaps."""
     removed: dict[str, tuple[Key, ...]] = {
         "endpoints-tcp": (("10.96.0.1", 80, 2), ("10.96.0.1", 80, 0), ("10.96.0.2", 80, 0)),
+        "endpoint-ids-tcp": (("10.96.0.1", 80, 0),),
         HAIRPIN: (("10.244.0.1", "10.244.0.1", "tcp", 8080),),
         SOURCE_RANGES: (("203.0.113.1", "tcp", 80, "192.0.2.0/24"),),
         NO_ENDPOINT_SERVICES: (("203.0.113.1", "tcp", 80),),
@@ -82,6 +44,7 @@ def test_elements_of_a_refused_cleanup_are_recorded_by_key() -> None:
         {
             ArrayName("endpoints-tcp", ("10.96.0.1", 80)): (unknown, None, unknown),
             ArrayName("endpoints-tcp", ("10.96.0.2", 80)): (unknown,),
+            ArrayName("endpoint-ids-tcp", ("10.96.0.1", 80)): (unknown,),
         },
         {(name, key) for name in (HAIRPIN, SOURCE_RANGES) for key in removed[name]},
     )

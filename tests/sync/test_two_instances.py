@@ -1,5 +1,6 @@
 """Two knft processes with equal objects in one network namespace, without the instance lock, come to rest."""
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
@@ -9,6 +10,7 @@ from knft.families import Family
 from knft.kernel.notifications import ForeignChangeMonitor
 from knft.kernel.process import WorkerProcess
 from knft.kernel.table import KernelTable
+from knft.nft.objects import Array, ArrayName
 from knft.render.names import TABLE
 from knft.sync.invalidation import Invalidation
 from tests.support.kernel_harness import KernelHarness, service, slices
@@ -26,7 +28,9 @@ class Instance:
         self.monitor = ForeignChangeMonitor(TABLE)
         self.worker = WorkerProcess(self.monitor.set_own_port_ids)
         self.worker.run("list tables")
-        self.harness = KernelHarness(namespace, table=lambda _, family, name: KernelTable(self.worker, family, name))
+        self.harness = KernelHarness(
+            namespace, clock=time.monotonic, table=lambda _, family, name: KernelTable(self.worker, family, name)
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -116,12 +120,26 @@ def test_foreign_change_that_changes_nothing_is_not_repaired(instances: tuple[In
     assert _rounds_until_quiet(instances) == 0
 
 
-def test_indexes_of_the_other_process_are_adopted(instances: tuple[Instance, Instance]) -> None:
-    """The second process missed a change, so it would give other indexes to the endpoints of a sticky Service."""
+def test_endpoint_ids_of_the_other_process_are_adopted(instances: tuple[Instance, Instance]) -> None:
+    """The second process missed a change, so it would give another ID to the endpoint that was added again."""
     first, second = instances
     _change_objects(instances, service("web", sessionAffinity="ClientIP"), *slices("web", [11, 12, 13]), together=False)
     _rounds_until_quiet(instances)
+    before = _endpoint_ids(first)
     _change_objects([first], *slices("web", [11, 13]), together=False)
     _change_objects(instances, *slices("web", [11, 12, 13, 14]), together=False)
     _rounds_until_quiet(instances)
-    assert first.harness.proxiers[Family.IPV4]._writer.sticky == second.harness.proxiers[Family.IPV4]._writer.sticky
+    assert _endpoint_ids(first) == _endpoint_ids(second)
+    ((_, old),), ((_, new),) = before.items(), _endpoint_ids(first).items()
+    assert len(set(old) & set(new)) == 2
+    assert len(new) == 4
+
+
+def _endpoint_ids(instance: Instance) -> dict[ArrayName, Array]:
+    """Return the endpoint IDs that a process has recorded; they are those in the kernel."""
+    programmed = instance.harness.proxiers[Family.IPV4]._writer.programmed
+    assert programmed is not None
+    arrays, found = programmed.all_contents().arrays, instance.harness.listing().contents.arrays
+    ids = {name: array for name, array in arrays.items() if "endpoint-ids" in name.container}
+    assert ids == {name: array for name, array in found.items() if "endpoint-ids" in name.container}
+    return ids

@@ -81,7 +81,7 @@ def _found(harness: MemoryHarness) -> set[object]:
 def _assert_fresh_after_release(harness: MemoryHarness) -> None:
     harness.proxier.release_removals()
     harness.sync()
-    harness.now += 100_000  # Until the records of sticky Service ports have expired.
+    harness.now += 100_000  # Until shared chains that nothing uses are removed.
     harness.sync()
     assert harness.differences() == []
 

@@ -36,10 +36,12 @@ CHANGES = {
     "Service with only a cluster IP scaled from that size to 3": ONE,
     "Service with a NodePort scaled to a new size": NEW_CHAINS,
     "Service with a NodePort scaled back": ONE,
-    "Service with only a cluster IP made sticky": ONE,
-    "Service with a NodePort made sticky": NEW_CHAINS,
+    "Service made sticky, with a timeout and size that another sticky Service has": ONE,
+    "Service made sticky, with a new timeout": NEW_CHAINS,
     "endpoint of a sticky Service replaced": ONE,
+    "sticky Service scaled to a new size": NEW_CHAINS,
     "sticky Service made not sticky": ONE,
+    "chains deleted after an hour, for a timeout that no Service has": ONE,
     "first endpoint of a Service with only a cluster IP added": ONE,
     "first endpoint of a Service with a NodePort added": CLEANUP,
     "local endpoint removed": CLEANUP,
@@ -57,7 +59,8 @@ CHANGES = {
     "restart, nothing changed": Counts(visible=0),
     "restart, the table has another layout and is replaced": ONE,
 }
-"""The transactions of each kind of change. A size is new if no Service had as many endpoints before."""
+"""The transactions of each kind of change. A size is new if no Service had as many endpoints before, a timeout if no
+sticky Service had it."""
 
 
 def table() -> Iterator[str]:

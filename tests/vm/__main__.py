@@ -16,7 +16,7 @@ TESTS = (
     "tests/vm/test_ipvs_packets.py",
     "tests/vm/test_ipvs_takeover.py",
     "tests/vm/test_ipvs_migration.py",
-    "tests/sync/test_sticky_chains.py",
+    "tests/sync/test_affinity_recovery.py",
 )
 """The tests that run in the guest, all in one boot. The kernel loads the modules that they need."""
 TIME_LIMIT = 3000.0

@@ -71,6 +71,8 @@ def _(selector: Number, values: list[Any], *, inverted: bool, text: str) -> Alte
 def number_in_ranges(selector: Number, where: Ranges, *, inverted: bool = False) -> Alternatives:
     """Return the test that a number is in the ranges."""
     part = selector.part
+    if part is Field.PRIORITY:
+        raise NotInterpretedError  # The priority is known only where rules have set it.
     if isinstance(part, Field):
         return ((*selector.implicit_tests, Within(part, where, inverted)),)
     if isinstance(part, RandomNumber):

@@ -18,11 +18,13 @@ from knft.interpret.rules import (
     HasState,
     InSet,
     Interface,
+    LookUpPriority,
     Marked,
     Never,
     Probability,
     RandomNumber,
     Rule,
+    SetPriority,
     State,
     Step,
     Translated,
@@ -32,7 +34,7 @@ from knft.interpret.rules import (
     Within,
 )
 
-_TESTS = (Within, Marked, Interface, HasState, Translated, AddressType, InSet, Probability)
+_TESTS = (Within, Marked, Interface, HasState, Translated, AddressType, InSet, Probability, LookUpPriority, SetPriority)
 _STATES: frozenset[State] = frozenset(get_args(State))
 _TERMINAL_VERDICTS = frozenset({"accept", "drop", "reject", "return", "goto"})
 
@@ -100,7 +102,7 @@ def _is_random(step: Step) -> bool:
     match step:
         case Probability():
             return True
-        case InSet(key=key) | VmapLookup(key=key) | DnatMapLookup(key=key):
+        case InSet(key=key) | LookUpPriority(key=key) | VmapLookup(key=key) | DnatMapLookup(key=key):
             return any(isinstance(part, RandomNumber) for part in key)
     return False
 

@@ -236,6 +236,7 @@ def _read_meta(inner: Any, version: IpVersion) -> Selector:
 _META: dict[str, Selector] = {
     "l4proto": Number(ValueKind.PROTOCOL, Field.PROTOCOL),
     "mark": Mark(),
+    "priority": Number(ValueKind.PRIORITY, Field.PRIORITY),
     "iif": InterfaceName(Field.INPUT),
     "iifname": InterfaceName(Field.INPUT),
     "oif": InterfaceName(Field.OUTPUT),

@@ -17,7 +17,17 @@ from knft.interpret.nftables.translation import translate_to_address, translate_
 from knft.interpret.nftables.values import ValueKind, number
 from knft.interpret.ranges import ranges
 from knft.interpret.replies import PORT_UNREACHABLE, TCP_RESET, reply_name
-from knft.interpret.rules import AddToSet, DnatMapLookup, SetMark, Step, Unknown, Verdict, VmapLookup
+from knft.interpret.rules import (
+    AddToSet,
+    DnatMapLookup,
+    LookUpPriority,
+    SetMark,
+    SetPriority,
+    Step,
+    Unknown,
+    Verdict,
+    VmapLookup,
+)
 
 
 class Effect(NamedTuple):
@@ -48,6 +58,8 @@ def read_statement(listed: Any, scope: Scope) -> Effect:
         alternatives = _READERS[form](inner, scope, text) if form in _READERS else ((Unknown(text),),)
     except NotInterpretedError:
         alternatives = ((Unknown(text),),)
+    # A priority only matters to later lookups: a rule that sets nothing else has no effect by itself.
+    is_action &= not all(isinstance(step, LookUpPriority | SetPriority) for steps in alternatives for step in steps)
     return Effect(alternatives, is_action) if alternatives != ALWAYS or not is_action else NO_EFFECT
 
 
@@ -159,6 +171,8 @@ def _read_mangle(inner: Any, scope: Scope, text: str) -> Alternatives:
     match inner:
         case {"key": {"meta": {"key": "mark"}}, "value": value}:
             return _set_mark(value, scope, text)
+        case {"key": {"meta": {"key": "priority"}}, "value": value}:
+            return _set_priority(value, scope, text)
         case {"key": dict(key), "value": _} if _has_no_effect(key):
             return ALWAYS
         case {"key": dict(), "value": _}:
@@ -174,9 +188,7 @@ def _has_no_effect(key: dict[str, Any]) -> bool:
     connection, and ``pkttype``, addresses, ports and TTL.
     """
     match key:
-        case {"meta": {"key": "priority" | "nftrace" | "secmark"}} | {
-            "ct": {"key": "mark" | "event" | "label" | "helper"}
-        }:
+        case {"meta": {"key": "nftrace" | "secmark"}} | {"ct": {"key": "mark" | "event" | "label" | "helper"}}:
             return True
         case {"ct": {"key": "secmark"}} | {"tcp option": _} | {"payload": {"field": "dscp" | "ecn" | "flowlabel"}}:
             return True
@@ -192,6 +204,26 @@ def _set_mark(value: Any, scope: Scope, text: str) -> Alternatives:
     if mark is None:
         raise NotInterpretedError
     return ((SetMark(mark.keep, mark.flip),),)
+
+
+def _set_priority(value: Any, scope: Scope, text: str) -> Alternatives:
+    """Return the change of the priority; it becomes unknown if the value is not interpreted."""
+    try:
+        match value:
+            case {"map": {"key": key, "data": data}}:
+                use = MapUse(
+                    lambda listed: (number(listed, ValueKind.PRIORITY),),
+                    lambda name, key: LookUpPriority(name, key_parts(key)),
+                    lambda listed: (SetPriority(number(listed, ValueKind.PRIORITY)),),
+                )
+                found = look_up(scope, read_key(key, scope.version), data, use, text)
+                if not any(isinstance(step, Unknown) for steps in found for step in steps):
+                    return found
+            case str() | int():
+                return ((SetPriority(number(value, ValueKind.PRIORITY)),),)
+    except NotInterpretedError:
+        pass
+    return ((SetPriority(None),),)
 
 
 def _not_a_collection(_listed: Any) -> None:

@@ -1,7 +1,7 @@
 """Converts the JSON of constants in expressions and elements to numbers or inclusive ranges.
 
-Constants are addresses, protocols, ports and marks. A name that nft does not print by default (of a host, a service)
-raises NotInterpretedError. A value of an unexpected JSON type raises CaptureError.
+Constants are addresses, protocols, ports, marks and priorities. A name that nft does not print by default (of a host, a
+service) raises NotInterpretedError. A value of an unexpected JSON type raises CaptureError.
 """
 
 import enum
@@ -23,6 +23,7 @@ class ValueKind(enum.Enum):
     PROTOCOL = "protocol", 8
     PORT = "port", 16
     MARK = "mark", 32
+    PRIORITY = "priority", 32
     NUMBER = "number", 32
 
     @property
@@ -65,6 +66,8 @@ def number(value: Any, kind: ValueKind) -> int:
 def _number_of_name(text: str, kind: ValueKind) -> int:
     if kind is ValueKind.PROTOCOL and text in _PROTOCOLS:
         return number(_PROTOCOLS[text], kind)
+    if kind is ValueKind.PRIORITY:
+        return _priority(text)
     try:
         if kind is ValueKind.ADDRESS4:
             return int(IPv4Address(text))
@@ -73,6 +76,23 @@ def _number_of_name(text: str, kind: ValueKind) -> int:
     except ValueError as error:
         raise NotInterpretedError(text) from error
     raise NotInterpretedError(text)
+
+
+def _priority(text: str) -> int:
+    """Return a priority, which nft lists as a class of tc(8): ``1:2`` is 0x10002."""
+    if text in _PRIORITIES:
+        return _PRIORITIES[text]
+    major, colon, minor = text.partition(":")
+    try:
+        high, low = int(major or "0", 16), int(minor or "0", 16)
+    except ValueError as error:
+        raise NotInterpretedError(text) from error
+    if not colon or max(high, low) > 0xFFFF:  # noqa: PLR2004 - 16 bits each
+        raise NotInterpretedError(text)
+    return (high << 16) + low
+
+
+_PRIORITIES = {"none": 0, "root": 0xFFFFFFFF}
 
 
 def span(value: Any, kind: ValueKind) -> Span:

@@ -14,9 +14,11 @@ from knft.interpret.rules import (
     Field,
     InSet,
     KeyPart,
+    LookUpPriority,
     Probability,
     RandomNumber,
     SetMark,
+    SetPriority,
     Step,
     Translate,
     Unknown,
@@ -69,6 +71,8 @@ class Actions:
         """The addresses that packets have been redirected to."""
         self._executors: dict[type, Callable[[PacketState, Any], Next]] = {
             InSet: self._in_set,
+            LookUpPriority: self._look_up_priority,
+            SetPriority: self._set_priority,
             Probability: self._probability,
             Unknown: self._unknown,
             Verdict: self._verdict,
@@ -81,6 +85,8 @@ class Actions:
 
     def execute(self, packet: PacketState, step: object) -> Next:
         """Carry out a step; ``packet.resume_step`` is the step that follows it in the rule."""
+        if packet.priority is None and isinstance(step, _WITH_KEY) and Field.PRIORITY in step.key:
+            return Next.UNKNOWN
         return self._executors[type(step)](packet, step)
 
     def has_no_effect(self, packet: PacketState, chain: str) -> bool:
@@ -137,6 +143,24 @@ class Actions:
         for result, passes in results:
             self._split_off(packet, result.fields, result.share, packet.resume_step if passes else 0)
         return Next.STOP
+
+    def _look_up_priority(self, packet: PacketState, test: LookUpPriority) -> Next:
+        results = list(look_up(packet, self._collections[test.collection], test.key))
+        for result in results:
+            priority = _priority(result)
+            if len(results) == 1 and priority is not None:
+                packet.priority = priority
+                return Next.STEP
+            if len(results) == 1:
+                return Next.RULE
+            resume_step = packet.resume_step if priority is not None else 0
+            other = self._split_off(packet, result.fields, result.share, resume_step)
+            other.priority = packet.priority if priority is None else priority
+        return Next.STOP
+
+    def _set_priority(self, packet: PacketState, test: SetPriority) -> Next:
+        packet.priority = test.value
+        return Next.STEP
 
     def _probability(self, packet: PacketState, test: Probability) -> Next:
         if test.share in (0, 1):
@@ -259,6 +283,15 @@ class Actions:
             other = self._split_off(packet, packet.fields, Fraction(1, generated.modulus), packet.resume_step)
             other.written_entries |= {affinity_entry(other, action.collection, key)}
         return Next.STOP
+
+
+_WITH_KEY = (InSet, LookUpPriority, VmapLookup, DnatMapLookup, AddToSet)
+
+
+def _priority(result: LookupResult) -> int | None:
+    """Return the priority that a lookup finds, None if it finds none."""
+    value = result.element.value if result.element is not None else None
+    return value[0] if isinstance(value, tuple) else None
 
 
 _ENDS = {

@@ -65,6 +65,8 @@ class PacketState(Struct, kw_only=True):
     """The bits of the mark that rules of kube-proxy or knft have set."""
     lost_mark: int = 0
     """The other bits of the mark that these rules have overwritten."""
+    priority: int | None = None
+    """The packets' priority, None if it is unknown."""
     share: Fraction = Fraction(1)
     is_redirected: bool = False
     """Whether a nat rule (then ``is_translated`` may be set) or IPVS has changed the destination."""
@@ -127,7 +129,7 @@ class PacketState(Struct, kw_only=True):
                 return self._source(field)
             case Field.ORIGINAL_DESTINATION:
                 return self.original_destination
-        return self._port(field) if self.protocol in _WITH_PORTS else None
+        return self.priority if field is Field.PRIORITY else self._port(field)
 
     def _source(self, field: Field) -> int | Ranges:
         if field is Field.SOURCE and isinstance(self.new_source, int):
@@ -135,6 +137,8 @@ class PacketState(Struct, kw_only=True):
         return self.fields.sources if self.source is None else self.source
 
     def _port(self, field: Field) -> int | Ranges | None:
+        if self.protocol not in _WITH_PORTS:
+            return None
         if field is Field.DESTINATION_PORT and self.port is not None:
             return self.port
         if field in (Field.DESTINATION_PORT, Field.ORIGINAL_PORT):

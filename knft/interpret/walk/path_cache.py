@@ -69,6 +69,7 @@ def cache_key(packet: PacketState, group: int, affinity: frozenset[AffinityEntry
         packet.mark,
         packet.own_mark,
         packet.lost_mark,
+        packet.priority,
         packet.is_translated,
         packet.is_redirected,
         packet.new_source,

@@ -7,7 +7,7 @@ import msgspec
 
 from knft.nft.codec.elements import element_json
 from knft.nft.codec.tables import chain_json, rule_json
-from knft.nft.objects import Container, Table
+from knft.nft.objects import Container, Key, Table, Value
 
 Json = dict[str, Any]
 
@@ -27,13 +27,19 @@ def _objects(table: Table) -> Iterator[Json]:
         elements = table.elements.get(container.name, {})
         listed: Json = {**where, "name": container.name, **_declaration(container)}
         if elements:
-            listed["elem"] = [element_json(key, value) for key, value in elements.items()]
+            listed["elem"] = [_element(key, value) for key, value in elements.items()]
         yield {"map" if container.is_map else "set": listed}
     for chain in table.chains:
         yield {"chain": where | chain_json(chain)}
     for chain in table.chains:
         for rule in chain.rules:
             yield {"rule": {**where, "chain": chain.name, **rule_json(rule)}}
+
+
+def _element(key: Key, value: Value) -> Any:  # noqa: ANN401 - JSON has every type
+    if isinstance(value, int):  # libnftables accepts a number, and lists it as a packet's priority.
+        return [{"concat": key}, f"{value >> 16:x}:{value & 0xFFFF:x}"]
+    return element_json(key, value)
 
 
 def _declaration(container: Container) -> Json:
@@ -60,6 +66,8 @@ def _type(part: str) -> str:
         return part
     if words[0] == "numgen":
         return "integer"
+    if words == ["meta", "priority"]:
+        return "classid"
     return _TYPES.get(words[0], "inet_service")
 
 

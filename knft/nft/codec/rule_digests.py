@@ -19,7 +19,7 @@ Json = dict[str, Any]
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
-# Small, because a chain of a sticky Service port with many endpoints takes 20 KiB and rarely repeats.
+# Small, because a chain of a wide Service port with session affinity takes 20 KiB and does not repeat.
 @lru_cache(maxsize=1 << 8)
 def expected_digest(rules: tuple[Rule, ...]) -> str:
     """Return the digest that a chain with these rules has when it is listed."""

@@ -13,11 +13,13 @@ from knft.interpret.rules import (
     HasState,
     InSet,
     Interface,
+    LookUpPriority,
     Marked,
     Never,
     Probability,
     RandomNumber,
     SetMark,
+    SetPriority,
     State,
     Step,
     Translate,
@@ -71,6 +73,8 @@ table inet t {
     set counted { type ipv4_addr; counter; elements = { 192.0.2.2 } }
     set seen { type ipv4_addr; flags dynamic, timeout; timeout 3h; size 1000; }
     set stuck { typeof ip saddr . numgen random mod 65536; flags dynamic, timeout; timeout 1h; }
+    set ranked { typeof ip saddr . meta priority; flags dynamic, timeout; timeout 1h; }
+    map ranks { typeof ip daddr . numgen random mod 65536 : meta priority; elements = { 192.0.2.4 . 0 : 1:2 } }
     set learned { type ether_addr; flags dynamic; size 100; }
     set names { type ifname; flags interval; elements = { "lo", "veth*" } }
     set marks { type mark; elements = { 0x10, 0x20 } }
@@ -369,6 +373,23 @@ OTHERS = (
     form("ip dscp set cs1"),
     form("meta priority set 1:1"),
     form("meta nftrace set 1"),
+    form("meta priority set 1:2"),
+    form("meta priority set ip daddr . numgen random mod 3 map @ranks"),
+    form(
+        "meta priority set ip daddr . numgen random mod 3 map @ranks update @ranked { ip saddr . meta priority }",
+        LookUpPriority("inet t ranks", (Field.DESTINATION, RandomNumber(3))),
+        AddToSet("inet t ranked", (Field.SOURCE, Field.PRIORITY)),
+    ),
+    form(
+        "meta priority set 1:2 ip saddr . meta priority @ranked meta priority set none accept",
+        SetPriority(0x10002),
+        InSet("inet t ranked", (Field.SOURCE, Field.PRIORITY)),
+        SetPriority(0),
+        ACCEPT,
+    ),
+    form("meta priority set ct mark map { 1 : 1:2 } accept", SetPriority(None), ACCEPT),
+    form("meta priority 1:2 accept", Unknown("meta priority 1:2"), ACCEPT),
+    form("meta priority { 1:2, 1:3 } accept", Unknown("{set}"), ACCEPT),
     form("ip ttl set 5", Unknown("ip ttl set 5")),
     form("ip daddr set 192.0.2.4", Unknown("ip daddr set 192.0.2.4")),
     form("ct zone set 1", Unknown("ct zone set 1")),

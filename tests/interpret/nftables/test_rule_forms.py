@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from knft.interpret.nftables import read
-from knft.interpret.rules import DnatMapLookup, InSet, RuleSet, Step, Unknown, VmapLookup
+from knft.interpret.rules import DnatMapLookup, InSet, LookUpPriority, RuleSet, Step, Unknown, VmapLookup
 from tests.interpret.nftables.listings import fresh_namespace, listed
 from tests.interpret.nftables.rule_forms import CONTAINERS, PLACED, chain
 
@@ -24,7 +24,10 @@ def _as_expected(step: Step, expected: Step, here: str) -> bool:
         case Unknown(), Unknown(text=text) if text.startswith("{"):
             # What is printed differs between versions of nft.
             return True
-        case InSet() | VmapLookup() | DnatMapLookup(), InSet() | VmapLookup() | DnatMapLookup():
+        case (
+            InSet() | VmapLookup() | DnatMapLookup() | LookUpPriority(),
+            InSet() | VmapLookup() | DnatMapLookup() | LookUpPriority(),
+        ):
             return str(step) == str(expected).replace("{here}", here)
     return step == expected
 
