@@ -220,7 +220,7 @@ NO_PACKET = {
     "nftables.md#after-a-sync": NoPacket(
         "stale chains are emptied at once and deleted with a later sync",
         "no packet enters a stale chain",
-        "tests/sync/test_emptied_chains.py::test_chains_are_emptied_at_once_and_deleted_a_second_later",
+        "tests/sync/test_emptied_chains.py::test_emptied_chains_are_deleted_a_second_later",
     ),
     "nftables.md#table": NoPacket(
         "the table, its chains, maps and sets",
