@@ -30,8 +30,9 @@ EARLIER_STICKY_PORTS, EARLIER_STICKY_ENDPOINTS, EARLIER_AFFINITY = "sticky-ports
 SOURCE_RANGE_CHAINS = "source-range-chains"
 WIDE_PREFIX = "wide-"
 WIDE_MAP_PREFIX, WIDE_IDS = "wide-endpoints-", "wide-endpoint-ids"
-OWNED_CHAIN_PREFIXES = ("sticky-", WIDE_PREFIX)
-"""The beginnings of the names of chains that belong to one Service port; earlier versions of knft had ``sticky-``."""
+EARLIER_STICKY_PREFIX = "sticky-"
+OWNED_CHAIN_PREFIXES = (EARLIER_STICKY_PREFIX, WIDE_PREFIX)
+"""The beginnings of the names of chains that belong to one Service port, a sticky one in earlier versions of knft."""
 
 REJECT_CHAIN = "reject-chain"
 

@@ -282,7 +282,7 @@ def _previous_arrays(snapshot: TableSnapshot) -> Mapping[ArrayName, Array]:
     if unclaimed is None and not snapshot.found_arrays:
         return recorded
     # The objects of a Service port may have become known after its contents were found.
-    return {**snapshot.found_arrays, **(unclaimed.arrays if unclaimed is not None else {}), **recorded}
+    return {**snapshot.found_arrays, **(without_former_ids(unclaimed) if unclaimed is not None else {}), **recorded}
 
 
 def _superseded_ranges(found: Contents, desired: Contents, claims: _Claims) -> set[tuple[str, Key]]:

@@ -99,6 +99,13 @@ def _members(
             yield container, key
 
 
+def _prefix_of_number(container: str) -> str:
+    """Return the prefix of the chains whose numbers are in the keys of a map, an empty string if there are none."""
+    if container == names.EARLIER_STICKY_ENDPOINTS:
+        return names.EARLIER_STICKY_PREFIX
+    return names.WIDE_PREFIX if container.startswith((names.WIDE_MAP_PREFIX, names.WIDE_IDS)) else ""
+
+
 _OWN_CHAIN = re.compile(rf"({'|'.join(names.OWNED_CHAIN_PREFIXES)})(\d{{1,10}})-")
 
 
@@ -112,8 +119,7 @@ def _own_contents(entries: Iterable[Entry], found: Contents) -> Contents:
         contents.arrays.update(
             (array, values)
             for array, values in found.arrays.items()
-            if array.container.startswith((names.WIDE_MAP_PREFIX, names.WIDE_IDS))
-            and (names.WIDE_PREFIX, array.prefix[0]) in numbers
+            if (_prefix_of_number(array.container), array.prefix[0]) in numbers
         )
         contents.chains.update(
             (name, chain)

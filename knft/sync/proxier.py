@@ -20,6 +20,7 @@ from knft.model.unknown import ANYTHING, NOTHING_UNKNOWN, UnknownObjects
 from knft.nft.codec.listing import TableListing
 from knft.nft.objects import Contents
 from knft.sync.declarations import Declarations
+from knft.sync.earlier_affinity import without_former_ids
 from knft.sync.invalidation import Invalidation, PendingInvalidations
 from knft.sync.prepare import MAX_RULES
 from knft.sync.previous_contents import PreviousContents
@@ -371,10 +372,11 @@ class Proxier:
 
     def _commit_service_ports(self, names: Sequence[ServicePortName], previous: PreviousContents, now: float) -> None:
         """Commit these Service ports, and quarantine those that are refused even alone."""
+        found_arrays = without_former_ids(previous.found)
 
         def commit(batch: Sequence[ServicePortName]) -> None:
             # The contents of those that were quarantined, or of all after a refusal, are not recorded as theirs.
-            snapshot = structs.replace(self._partial_snapshot(frozenset(batch)), found_arrays=previous.found.arrays)
+            snapshot = structs.replace(self._partial_snapshot(frozenset(batch)), found_arrays=found_arrays)
             self._commit(snapshot, previous, now)
 
         for name, error in bisect(names, commit).items():

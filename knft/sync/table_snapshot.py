@@ -24,6 +24,7 @@ from knft.render.fragment import Fragment
 from knft.render.names import NODE_SETS, OWNED_CHAIN_PREFIXES
 from knft.render.pools import SharedChain, parse_shared_chain, shared_chain
 from knft.render.wide import read_numbers
+from knft.sync.earlier_affinity import without_former_ids
 
 
 class SpecialOwner(enum.Enum):
@@ -110,6 +111,13 @@ class TableSnapshot(Struct, frozen=True):
         """Whether the numbers of Service ports that are not wide any more are released."""
         return self.is_full and not self.holds_removals
 
+    @property
+    def unclaimed(self) -> Contents | None:
+        """What was found in the kernel and no Service port has claimed, None if there is nothing."""
+        if self.table is TableState.INCOMPATIBLE:
+            return self.listing.contents if self.listing is not None else None
+        return self.programmed.get(SpecialOwner.UNCLAIMED)
+
     def with_removals_held(self, *, keeps_node: bool, keeps_all: bool) -> "TableSnapshot":
         """Return the snapshot for a full sync with incomplete objects.
 
@@ -131,7 +139,7 @@ class TableSnapshot(Struct, frozen=True):
             self.owners,
             self.wide,
             listing=self.listing,
-            found_arrays=self.found_arrays or self.programmed.all_contents().arrays,
+            found_arrays=self.found_arrays or without_former_ids(self.programmed.all_contents()),
         )
 
     def claim_unchanged_chains(self, desired: Mapping[Owner, Fragment | None]) -> None:
@@ -161,7 +169,7 @@ def snapshot_from_listing(
     if listing is None:
         return TableSnapshot(programmed, TableState.MISSING, owners)
     if _must_be_replaced(listing, layout.containers(family), constant_chains):
-        arrays = listing.contents.arrays
+        arrays = without_former_ids(listing.contents)
         return TableSnapshot(programmed, TableState.INCOMPATIBLE, owners, listing=listing, found_arrays=arrays)
     discard_foreign_contents(listing.contents, family)
     owned = [name for name in listing.rule_counts if name.startswith(OWNED_CHAIN_PREFIXES)]

@@ -152,11 +152,11 @@ class TableWriter:
 
     def _former_clients(self, snapshot: TableSnapshot, prepared: PreparedTransaction) -> dict[Key, Value]:
         """Return the clients with session affinity that are in the table of an earlier version, before the switch."""
-        listing = snapshot.listing
-        if listing is None or not has_earlier_affinity(listing.contents):
+        found = snapshot.unclaimed
+        if found is None or not has_earlier_affinity(found):
             return {}
         desired = (contents for contents in prepared.contents().values() if contents is not None)
-        return former_clients(listing.contents, desired, self._table.dynamic_elements())
+        return former_clients(found, desired, self._table.dynamic_elements())
 
     def _commit_main(self, main: Transaction) -> tuple[str, ...]:
         """Commit the main phase and return the chains that it deleted.

@@ -63,10 +63,10 @@ def test_remembered_client_is_read_from_the_table(node: Namespace, tmp_path: Pat
         text = path.read_text().replace("  type: NodePort\n", "  type: NodePort\n  sessionAffinity: ClientIP\n")
         (tmp_path / path.name).write_text(text)
     knft(node, "run", "--once", "--manifests", str(tmp_path), *NODE)
-    listed = node.run(["nft", "list", "map", "ip", "knft", "sticky-ports"]).stdout
-    (number,) = re.findall(r'(\d+) comment "[^"]* shop/frontend:http"', listed)
+    listed = node.run(["nft", "list", "map", "ip", "knft", "endpoint-ids-tcp"]).stdout
+    number = re.findall(r"10\.96\.0\.10 \. 80 \. \d+ : ([0-9a-f]+:[0-9a-f]+)", listed)[0]
     assert _trace(node, "192.0.2.99", "10.96.0.10:80")["client"] == "new"
-    element = f"add element ip knft affinity {{ 192.0.2.99 . {number} . 0 timeout 100s }}"
+    element = f"add element ip knft affinity-clients {{ 192.0.2.99 . {number} timeout 100s }}"
     node.run(["nft", element])
     found = _trace(node, "192.0.2.99", "10.96.0.10:80")
     assert found["client"] == "is remembered"

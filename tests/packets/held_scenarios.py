@@ -15,7 +15,7 @@ from knft.render import wide
 from tests.packets.churn import LOCAL, PODS, Backend, Pool
 from tests.packets.held_packets import DROPPED, REFUSED, Point, Target
 from tests.packets.in_process_node import InProcessNode
-from tests.packets.many_clients import STICKY
+from tests.packets.many_clients import STICKY, sticky_for
 from tests.packets.programmed import endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.families import address
 from tests.support.lab import plan
@@ -148,7 +148,9 @@ def _scaled() -> Iterator[Scenario]:
 
 
 def _sticky() -> Iterator[Scenario]:
-    pool, other = _REMOTE_BACKENDS[:2], (_REMOTE_BACKENDS[0], _REMOTE_BACKENDS[2])
+    """A timeout and its sizes are new in each round."""
+    pool, other, more = _REMOTE_BACKENDS[:2], (_REMOTE_BACKENDS[0], _REMOTE_BACKENDS[2]), _REMOTE_BACKENDS[:3]
+    timeouts = count(60)
     for kind, create, client, address_kind in (
         ("Service with only a cluster IP", _plain, CLIENT, "cluster"),
         ("Service with a NodePort", _full, "outside", "node"),
@@ -160,10 +162,16 @@ def _sticky() -> Iterator[Scenario]:
             address_kind,
             _applying([create(), *_slices(pool)]),
             (
-                Step(f"{kind} made sticky", _applying([create(**STICKY)]), _pods(pool)),
+                Step(
+                    "Service made sticky, with a timeout and size that another sticky Service has",
+                    _applying([create(**STICKY)]),
+                    _pods(pool),
+                ),
                 Step("endpoint of a sticky Service replaced", _applying(_slices(other)), _pods(other)),
-                Step("", _applying(_slices(pool)), _pods(pool), ()),
-                Step("sticky Service made not sticky", _applying([create()]), _pods(pool)),
+                Step("sticky Service made not sticky", _applying([create()]), _pods(other)),
+                Step("Service made sticky, with a new timeout", partial(_stick, create, timeouts), _pods(other)),
+                Step("sticky Service scaled to a new size", _applying(_slices(more)), _pods(more)),
+                Step("", _applying([create(), *_slices(pool)]), _pods(pool), ()),
             ),
         )
 
@@ -374,6 +382,11 @@ def _delete(*arguments: Any) -> None:
 
 def _with_more_remote(local: Pool, sizes: Iterator[int], node: InProcessNode) -> None:
     node.apply(_slices((*local, *_REMOTE_BACKENDS[: next(sizes)])))
+
+
+def _stick(create: Callable[..., dict[str, Any]], timeouts: Iterator[int], node: InProcessNode) -> None:
+    """Make the Service sticky, with a timeout that no Service had before."""
+    node.apply([create(**sticky_for(next(timeouts)))])
 
 
 def _change_layout(factor: int, pool: Pool, node: InProcessNode) -> None:

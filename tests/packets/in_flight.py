@@ -36,7 +36,7 @@ from tests.packets.churn import (
 )
 from tests.packets.frontends import ADDRESS_KINDS, Frontend, frontends
 from tests.packets.in_process_node import InProcessNode
-from tests.packets.many_clients import STICKY
+from tests.packets.many_clients import STICKY, sticky_for
 from tests.packets.programmed import service, tcp_and_udp
 from tests.support.lab.clients import NONE, ClientProcesses, Connection
 from tests.support.lab.responder_process import ResponderProcess
@@ -124,7 +124,10 @@ def run_last_local_endpoint(lab: Lab, folder: Path, seed: int, times: int) -> In
 
 
 def run_affinity_toggle(lab: Lab, folder: Path, seed: int, times: int, *, cluster_ip_only: bool) -> InFlightResult:
-    """Switch session affinity on and off, ``times`` times, with changes of endpoints in between."""
+    """Switch session affinity on and off, ``times`` times, with changes of endpoints in between.
+
+    Each time has a new timeout, which needs new chains.
+    """
     clients = CLIENT_HOSTS[1:] if cluster_ip_only else CLIENT_HOSTS
     address_kinds = ("cluster",) if cluster_ip_only else ADDRESS_KINDS
     client_frontends = {
@@ -136,12 +139,11 @@ def run_affinity_toggle(lab: Lab, folder: Path, seed: int, times: int, *, cluste
         for name in clients
     }
     without_affinity = STICKY_LOCAL._replace(spec=LOCAL)
-    steps = [
-        (STICKY_LOCAL, _pool(8, 2)),
-        (STICKY_LOCAL, _pool(2, 1)),
-        (without_affinity, _pool(2, 1)),
-        (without_affinity, _pool(9, 4)),
-    ] * times
+    steps = []
+    for timeout in range(10800, 10800 + times):
+        sticky = STICKY_LOCAL._replace(spec=LOCAL | sticky_for(timeout))
+        steps += [(sticky, _pool(8, 2)), (sticky, _pool(2, 1))]
+        steps += [(without_affinity, _pool(2, 1)), (without_affinity, _pool(9, 4))]
 
     def sync_all(node: InProcessNode) -> Iterator[float]:
         for (_, before), (kind, after) in itertools.pairwise(steps):

@@ -24,7 +24,7 @@ NEW_CHAINS_LOSSES = (
         "Service with only a cluster IP scaled to more than 64 endpoints, a new size", "cluster", Point.VERDICT, REFUSED
     ),
     Loss("Service with a NodePort scaled to a new size", "node", Point.VERDICT, REFUSED),
-    Loss("Service with a NodePort made sticky", "external", Point.VERDICT, UNTRANSLATED),
+    Loss("Service made sticky, with a new timeout", "external", Point.VERDICT, UNTRANSLATED),
     Loss("local endpoint removed, policy Local, new sizes", "external", Point.VERDICT, UNTRANSLATED),
     Loss("layout changed to wide", "external", Point.VERDICT, UNTRANSLATED),
 )

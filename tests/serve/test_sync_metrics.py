@@ -9,6 +9,7 @@ from knft.errors import KernelError
 from knft.families import Family
 from knft.nft.objects import NamedObject
 from knft.sync.invalidation import Invalidation
+from knft.sync.proxier import UNUSED_CHAINS_INTERVAL_SECONDS
 from tests.serve.metric_values import RULES, changes_metrics, slices_changed_ago, value
 from tests.serve.node import MonitoredNode
 from tests.support.kernel_harness import service, slices
@@ -178,11 +179,13 @@ def test_foreign_objects_are_counted_when_they_are_gone(node: MonitoredNode) -> 
 
 
 def test_chain_that_cannot_be_deleted_is_a_cleanup_failure(node: MonitoredNode) -> None:
-    """A foreign rule jumps to the chain of a deleted sticky Service port."""
+    """A foreign rule jumps to a chain for a timeout that no Service has any more."""
     node.apply_and_sync(service("web", sessionAffinity="ClientIP"), *slices("web", [1]))
-    chain = next(name for name in node.listing().rule_counts if name.startswith("sticky-"))
+    chain = next(name for name in node.listing().rule_counts if name.startswith("affinity-"))
     node.namespace.run(["nft", f"add chain ip knft theirs; add rule ip knft theirs jump {chain}"])
     node.delete("Service", "web")
+    node.apply_and_sync()
+    node.sync_clock.now += UNUSED_CHAINS_INTERVAL_SECONDS
     node.apply_and_sync()
     node.sync_clock.now += 2
     node.apply_and_sync()

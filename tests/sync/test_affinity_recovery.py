@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from knft.families import Family
+from knft.model.names import NamespacedName
+from knft.model.unknown import ANYTHING, UnknownObjects
 from knft.nft.codec.listing import TableListing
 from knft.nft.objects import Array, ArrayName, ElementTimeout
 from knft.render import wide
@@ -22,6 +24,7 @@ pytestmark = pytest.mark.kernel
 HOUR = 3600.0
 STICKY: dict[str, Any] = {"sessionAffinity": "ClientIP"}
 CLIENT = {Family.IPV4: "10.250.0.1", Family.IPV6: "fd00:10:250::1"}
+WEB = NamespacedName("default", "web")
 ADDRESS = {Family.IPV4: "10.244.2.11", Family.IPV6: "fd00:10:244:2::11"}
 """The address of an endpoint."""
 
@@ -178,11 +181,16 @@ def _make_old(harness: KernelHarness) -> None:
         harness.namespace.run(["nft", "-f", "-"], stdin=edit)
 
 
-@pytest.mark.parametrize("lasts", [True, False], ids=["", "Service deleted meanwhile"])
+@pytest.mark.parametrize(
+    ("lasts", "refused"), [(True, 0), (True, 2), (False, 0)], ids=["", "refused commits", "Service deleted meanwhile"]
+)
 def test_table_of_an_earlier_version_is_adopted(
-    harness: KernelHarness, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, *, lasts: bool
+    harness: KernelHarness, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, *, lasts: bool, refused: int
 ) -> None:
-    """It is not replaced, because connections would be lost, and clients keep their endpoints."""
+    """It is not replaced, because connections would be lost, and clients keep their endpoints.
+
+    With refused commits, knft adds the Service ports one by one.
+    """
     _make_old(harness)
     second = _restarted(harness, clock)
     if not lasts:
@@ -190,6 +198,7 @@ def test_table_of_an_earlier_version_is_adopted(
     replaced: list[object] = []
     for checked in second.checked_tables.values():
         monkeypatch.setattr(checked, "replace", replaced.append)
+        checked.refused_commits = refused
     second.sync()
     clock.now += 5.0
     second.sync()
@@ -220,11 +229,14 @@ def _with(listing: TableListing, contents: Any) -> TableListing:
     return TableListing(listing.rule_counts, listing.containers, contents)
 
 
-def test_unknown_service_of_an_earlier_version_keeps_its_chains(harness: KernelHarness, clock: FakeClock) -> None:
+@pytest.mark.parametrize("unknown", [ANYTHING, UnknownObjects(services=frozenset({WEB}))], ids=["any", "the Service"])
+def test_unknown_service_of_an_earlier_version_keeps_its_chains(
+    harness: KernelHarness, clock: FakeClock, unknown: UnknownObjects
+) -> None:
     """Until its manifest can be read."""
     _make_old(harness)
     second = KernelHarness(harness.namespace, clock=clock)
-    second.daemon.hold_removals()
+    second.daemon.hold_removals(unknown)
     items = harness.objects.items()
     second.change((kind, name, item) for (kind, name), item in items if not name.startswith("web"))
     second.sync()
@@ -235,7 +247,10 @@ def test_unknown_service_of_an_earlier_version_keeps_its_chains(harness: KernelH
     second.sync()
     clock.now += 5.0
     second.sync()
-    assert not [name for name in second.listing().rule_counts if name.startswith("sticky-")]
+    after = second.listing()
+    assert not [name for name in after.rule_counts if name.startswith("sticky-")]
+    client = (CLIENT[Family.IPV4], _id_of(ADDRESS[Family.IPV4], after))
+    assert set(second.tables[Family.IPV4].dynamic_elements()[CLIENTS]) == {client}
 
 
 @pytest.mark.parametrize("how", ["notified", "found at a restart"])
