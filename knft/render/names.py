@@ -31,8 +31,9 @@ SOURCE_RANGE_CHAINS = "source-range-chains"
 WIDE_PREFIX = "wide-"
 WIDE_MAP_PREFIX, WIDE_IDS = "wide-endpoints-", "wide-endpoint-ids"
 EARLIER_STICKY_PREFIX = "sticky-"
-OWNED_CHAIN_PREFIXES = (EARLIER_STICKY_PREFIX, WIDE_PREFIX)
-"""The beginnings of the names of chains that belong to one Service port, a sticky one in earlier versions of knft."""
+OWNED_CHAIN_PREFIXES = (EARLIER_STICKY_PREFIX, WIDE_PREFIX, "in-flight")
+"""The beginnings of the names of chains that belong to one Service port, and of those that only earlier versions have:
+a sync deletes them if no Service port needs them."""
 
 REJECT_CHAIN = "reject-chain"
 

@@ -8,8 +8,8 @@ A packet that was not translated because its frontend had no endpoint is rejecte
 frontend gets an endpoint, the element that rejects or drops is removed in the cleanup phase.
 
 Once the new verdicts are in force, no packet looks up a removed endpoint of any Service port, except endpoint 0, which
-chain ``in-flight`` uses. So if there are many, they are removed in the cleanup phase too, which has pieces of limited
-size. See docs/design/transaction-phases.md.
+the second rule of a pool chain uses. So if there are many, they are removed in the cleanup phase too, which has pieces
+of limited size. See docs/design/transaction-phases.md.
 """
 
 from collections.abc import Collection, Iterator, Mapping

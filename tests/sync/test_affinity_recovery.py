@@ -14,6 +14,7 @@ from knft.render.endpoint_ids import previous_ids
 from knft.render.layout import is_marker
 from knft.render.names import CLIENTS, endpoint_ids_map
 from knft.sync.invalidation import Invalidation
+from knft.sync.table_repair import RepairReport
 from tests.support.fake_clock import FakeClock
 from tests.support.kernel_harness import CONFIG, KernelHarness, contents_of_fresh_start, service, slices
 from tests.support.lab.namespace import Namespace
@@ -141,6 +142,9 @@ OLD_CONTENTS = """
     add chain {table} sticky-7-cluster
     add chain {table} sticky-7-cluster-known
     add chain {table} sticky-9-cluster
+    add chain {table} in-flight
+    add rule {table} in-flight accept
+    add rule {table} services jump in-flight
     add rule {table} sticky-7-cluster jump sticky-7-cluster-known
     add rule {table} sticky-7-cluster-known {known} @affinity update @affinity { {known} timeout 3h } {dnat}
     add element {table} affinity { {client} . 7 . 0 timeout 3h expires 2h }
@@ -199,13 +203,14 @@ def test_table_of_an_earlier_version_is_adopted(
     for checked in second.checked_tables.values():
         monkeypatch.setattr(checked, "replace", replaced.append)
         checked.refused_commits = refused
-    second.sync()
+    reports = second.sync()
     clock.now += 5.0
     second.sync()
     fresh = contents_of_fresh_start(second)
     for family in Family:
         found = second.listing(family)
-        assert not [name for name in found.rule_counts if name.startswith("sticky-")]
+        assert reports[family].repair == RepairReport()
+        assert not [name for name in found.rule_counts if name.startswith(("sticky-", "in-flight"))]
         assert not [name for name in found.contents.arrays if name.container == "sticky-endpoints"]
         assert not [name for name, _ in found.contents.entries if name == "sticky-ports"]
         clients = second.tables[family].dynamic_elements()[CLIENTS]
