@@ -1,0 +1,1 @@
+"""What installs knft: manifests and the container image."""

@@ -1,0 +1,32 @@
+"""The files of a checkout that an image is built from."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+_INPUTS = ("compat/knft_compat", "deploy", "knft", "LICENSE", "LICENSES", "README.md", "pyproject.toml")
+
+
+def _files(checkout: Path) -> list[Path]:
+    found = []
+    for name in _INPUTS:
+        path = checkout / name
+        found += [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    return sorted(path for path in found if "__pycache__" not in path.parts)
+
+
+def inputs_digest(checkout: Path) -> str:
+    """Return a digest of the names and contents of the inputs."""
+    digest = hashlib.sha256()
+    for path in _files(checkout):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(checkout)} {len(content)}\n".encode() + content)
+    return digest.hexdigest()
+
+
+def copy_inputs(checkout: Path, target: Path) -> None:
+    """Copy the inputs into another directory."""
+    for path in _files(checkout):
+        copy = target / path.relative_to(checkout)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, copy)
