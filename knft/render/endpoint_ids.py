@@ -9,7 +9,8 @@ clients of one then may prefer an endpoint of the other when they connect to tha
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 
-from knft.nft.objects import Array, ArrayName, EndpointId, Target
+from knft.nft.objects import Array, ArrayName, Contents, EndpointId, Target
+from knft.render.names import endpoint_ids_map
 
 _IDS = (1 << 32) - 2
 """How many IDs there are. They are packet priorities; nft has names for 0 and for 2**32 - 1."""
@@ -25,6 +26,12 @@ def previous_ids(
             if isinstance(target, tuple) and isinstance(number, int):
                 found.setdefault(target, number)
     return found
+
+
+def ids_of_contents(contents: Contents) -> dict[Target, EndpointId]:
+    """Return the IDs of the endpoints of one Service port; ``contents`` are all that it has in the table."""
+    pairs = ((name, ArrayName(endpoint_ids_map(name.container), name.prefix)) for name in contents.arrays)
+    return previous_ids(contents.arrays, pairs)
 
 
 def assign_ids(

@@ -3,7 +3,7 @@
 See docs/behaviour/nftables.md#service-ports.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from knft.nft.expressions import Goto
 from knft.nft.objects import Array, ArrayName, Contents, EndpointId, Entry, Key, Target
 from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends, names
-from knft.render.endpoint_ids import assign_ids, previous_ids
+from knft.render.endpoint_ids import assign_ids, ids_of_contents, previous_ids
 from knft.render.order import stable_order
 from knft.render.pools import (
     ExternalClusterChain,
@@ -48,12 +48,13 @@ class PreviousTable(Struct, frozen=True):
 
     ``arrays`` give the order of endpoints: a frontend without a previous array gets them in the order of the plan.
     ``wide_numbers`` are those of wide Service ports. New endpoint IDs depend on ``now``, which is in seconds and must
-    differ from sync to sync.
+    differ from sync to sync. ``contents_of`` returns all contents of a Service port, None if they are not known.
     """
 
     arrays: Mapping[ArrayName, Array] = {}
     wide_numbers: Mapping[ServicePortName, int] = {}
     now: float = 0.0
+    contents_of: Callable[[ServicePortName], Contents | None] = lambda _: None
 
 
 class Fragment(Struct, frozen=True):
@@ -103,6 +104,10 @@ def _endpoint_ids(plan: ServicePlan, previous: PreviousTable, wide: WidePort | N
     """Return the IDs of the endpoints of a Service port with session affinity."""
     targets = _targets(plan.endpoints.all_reachable)
     found = previous_ids(previous.arrays, _previous_arrays(plan, previous, wide))
+    if not found.keys() >= set(targets):
+        # All frontends may have changed: kube-proxy keeps the clients, too.
+        contents = previous.contents_of(plan.name)
+        found = (ids_of_contents(contents) | found) if contents is not None else found
     return assign_ids(targets, found, f"{plan.name} {previous.now!r}")
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from knft.nft.expressions import Goto, Jump
 from knft.nft.objects import Array, ArrayName, Contents, EndpointId, Entry, Key, Target, Value
-from knft.render.endpoint_ids import previous_ids
-from knft.render.names import EARLIER_AFFINITY, EARLIER_STICKY_ENDPOINTS, endpoint_ids_map
+from knft.render.endpoint_ids import ids_of_contents
+from knft.render.names import EARLIER_AFFINITY, EARLIER_STICKY_ENDPOINTS
 
 _CHAIN = re.compile(r"sticky-(\d{1,5})-[\w-]+")
 
@@ -43,7 +43,7 @@ def former_clients(
     ids: dict[int, dict[Target, EndpointId]] = {}
     for contents in desired:
         for number in {numbers[place] for place in contents.entries if place in numbers}:
-            ids[number] = _endpoint_ids(contents)
+            ids[number] = ids_of_contents(contents)
     clients: dict[Key, Value] = {}
     for key, value in dynamic_elements.get(EARLIER_AFFINITY, {}).items():
         match key:
@@ -58,12 +58,6 @@ def _number(entry: Entry) -> int | None:
     """Return the number of the sticky Service port to which an entry leads."""
     found = _CHAIN.fullmatch(entry.verdict.chain) if isinstance(entry.verdict, Goto | Jump) else None
     return int(found[1]) if found is not None else None
-
-
-def _endpoint_ids(contents: Contents) -> dict[Target, EndpointId]:
-    """Return the IDs of a Service port's endpoints."""
-    pairs = ((name, ArrayName(endpoint_ids_map(name.container), name.prefix)) for name in contents.arrays)
-    return previous_ids(contents.arrays, pairs)
 
 
 def _at(array: Array, index: int) -> Target | EndpointId | None:

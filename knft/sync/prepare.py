@@ -176,7 +176,7 @@ class _Rendering:
         self._snapshot = snapshot
         self._state = state
         self._config = config
-        self._previous = PreviousTable(_previous_arrays(snapshot), snapshot.wide, now)
+        self._previous = PreviousTable(_previous_arrays(snapshot), snapshot.wide, now, snapshot.programmed.get)
         self.wide_numbers = WideNumbers(snapshot.wide)
         self.claims = _Claims(snapshot)
         self.render_errors: dict[ServicePortName, Exception] = {}

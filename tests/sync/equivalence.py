@@ -29,6 +29,9 @@ Facts = dict[str, Any]
 _IDS = "endpoint-ids"
 """A part of the names of the maps of endpoint IDs."""
 
+_DIFFERENT_IDS = "IDs of "
+"""Begins the name of the fact that an endpoint of a Service port has several IDs."""
+
 
 def rendered(
     objects: Iterable[KubeObject],
@@ -124,7 +127,7 @@ def _endpoint_ids(contents: Contents) -> Iterator[tuple[str, Any]]:
                 ids_of_targets.setdefault((service_port, target), set()).add(number)
     for (service_port, target), numbers in ids_of_targets.items():
         if len(numbers) > 1:
-            yield f"IDs of {target} for {service_port}", sorted(numbers)
+            yield f"{_DIFFERENT_IDS}{target} for {service_port}", sorted(numbers)
 
 
 def _frontend(ids: ArrayName) -> tuple[str, Key]:
@@ -201,7 +204,8 @@ def difference_except_quarantined(
 
     Facts that differ between ``expected`` and ``expected_without_quarantined`` belong to quarantined Service ports, and
     are not compared. These Service ports keep their elements, so additional facts are accepted if their names are in
-    ``names_before``, the facts before the sync.
+    ``names_before``, the facts before the sync. A frontend that could not be removed keeps the IDs that its endpoints
+    had; if such an endpoint is removed and added again, it has a new ID for the other frontends.
     """
     quarantined_names = {
         name
@@ -209,6 +213,8 @@ def difference_except_quarantined(
         if expected.get(name) != expected_without_quarantined.get(name)
     }
     kept = {name for name in found if not expected.get(name) and name in names_before}
+    if kept:
+        kept |= {name for name in found if name.startswith(_DIFFERENT_IDS)}
     ignored = quarantined_names | kept
     return difference(
         {name: fact for name, fact in expected.items() if name not in ignored},

@@ -64,9 +64,16 @@ class MemoryHarness:
 
     def differences(self) -> list[str]:
         """Return a line for each fact in which the table differs from what a fresh process would render."""
+        return equivalence.difference(self.fresh_facts(), self.facts())
+
+    def facts(self) -> equivalence.Facts:
+        """Return the facts of the table."""
+        return equivalence.facts(self.table.listing(), Family.IPV4, self.config)
+
+    def fresh_facts(self) -> equivalence.Facts:
+        """Return the facts of the table that a fresh process would render."""
         fresh = equivalence.rendered(self.objects.values(), None, self.config)[Family.IPV4]
-        expected, found = (equivalence.facts(each, Family.IPV4, self.config) for each in (fresh, self.table.listing()))
-        return equivalence.difference(expected, found)
+        return equivalence.facts(fresh, Family.IPV4, self.config)
 
 
 def synced_harness() -> MemoryHarness:

@@ -130,6 +130,17 @@ def test_changed_service_and_the_changes_back_keep_the_ids(harness: MemoryHarnes
         assert harness.differences() == []
 
 
+def test_service_port_keeps_the_ids_although_all_frontends_change(harness: MemoryHarness) -> None:
+    """The port of a Service changes: kube-proxy has a set of clients for each endpoint, and keeps it."""
+    before = _ids(harness)
+    changed = service("sticky", 30, **STICKY)
+    changed["spec"]["ports"][0]["port"] = 8443
+    harness.apply(changed, *slices("sticky", range(3, 40)))
+    _sync_later(harness)
+    assert len(_common(before, _ids(harness))) == 28
+    assert len(_ids(harness)) == 37
+
+
 def test_new_frontend_gets_the_ids_of_the_others(harness: MemoryHarness) -> None:
     """Also in the sync in which an endpoint is added, and its index differs in each map."""
     harness.apply(service("sticky", 30, **STICKY), *slices("sticky", [5, 3, 9, 4]))

@@ -9,6 +9,7 @@ from knft.nft.objects import Chain
 from knft.sync.proxier import UNUSED_CHAINS_INTERVAL_SECONDS
 from tests.support.kernel_harness import service, slices
 from tests.support.memory_table import MemoryTable
+from tests.support.refused_services import refuse_address
 from tests.sync import equivalence
 from tests.sync.memory_harness import MemoryHarness
 
@@ -70,6 +71,24 @@ def test_other_ids_are_equivalent(harness: MemoryHarness) -> None:
         if "endpoint-ids" in name:
             elements.update({key: value + 7 for key, value in elements.items()})  # type: ignore[operator]
     assert harness.differences() == []
+
+
+def test_frontend_that_cannot_be_removed_keeps_former_ids() -> None:
+    """A random history with refused removals found this (soak, seeds 1 and 2)."""
+    harness = MemoryHarness()
+    harness.apply(service("web", 10, **STICKY), *slices("web", [11, 12]))
+    harness.sync()
+    harness.table.on_commit = refuse_address("10.96.0.10")
+    for item in (service("web", 20, **STICKY), *slices("web", [12]), *slices("web", [11, 12])):
+        before = harness.facts().keys()
+        harness.apply(item)
+        harness.now += 1.0
+        assert harness.sync().orphan_error
+    expected, found = harness.fresh_facts(), harness.facts()
+    ids = [line for line in equivalence.difference(expected, found) if line.startswith("IDs of")]
+    assert any("10.244.2.11" in line for line in ids)
+    assert equivalence.difference_except_quarantined(expected, expected, found, before) == []
+    assert equivalence.difference_except_quarantined(expected, expected, found, ()) != []
 
 
 def test_unused_chains_are_stale(harness: MemoryHarness) -> None:
