@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 RUN = PYTHONDONTWRITEBYTECODE= $(BIN)/python
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity test-migration churn fuzz soak bench bench-cluster install clean
+.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity test-migration image image-locks test-image churn fuzz soak bench bench-cluster install clean
 
 help:
 	@echo 'make demo          run knft in a small cluster made of network namespaces (under a minute)'
@@ -24,6 +24,9 @@ help:
 	@echo 'make test-cluster  run knft against a real etcd and kube-apiserver, built once from Go modules; ARGS selects test files'
 	@echo 'make test-parity   run knft beside the real kube-proxy in random clusters, and compare packets, rules, metrics, health and conntrack; ARGS="--seed 7"'
 	@echo 'make test-migration change a node from the real kube-proxy to knft and back, while clients connect; no connection may be lost'
+	@echo 'make image         build the container image as an OCI archive in dist/; ARGS="--variant debian13 --architecture arm64"'
+	@echo 'make image-locks   pin the newest Debian packages and wheels for the image, in deploy/image/locks'
+	@echo 'make test-image    build the images, compare two builds, and run knft in their files (as root)'
 	@echo 'make churn         measure latency at 10, 100 and 1 000 endpoint changes a second through the API server (eight minutes)'
 	@echo 'make fuzz          search for manifests that break knft, for ten minutes; SECONDS=60 SEED=7'
 	@echo 'make soak          run long tests: 100 000 steps of a random history, 100 000 changes of sticky Services, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS, SEED'
@@ -95,6 +98,16 @@ test-parity: $(INSTALLED)
 # ARGS="--mode iptables" or ARGS="--order 'start first'" runs a part.
 test-migration: $(INSTALLED)
 	@$(RUN) -m tests.parity.migration $(ARGS)
+
+# Needs neither root nor a container runtime; downloads go to ~/.cache/knft/image.
+image: $(INSTALLED)
+	@$(RUN) -m deploy.image $(ARGS)
+
+image-locks: $(INSTALLED)
+	@$(RUN) -m deploy.image --lock
+
+test-image: $(INSTALLED)
+	@$(RUN) -m tests.image $(ARGS)
 
 churn: $(INSTALLED)
 	@$(RUN) -m tests.cluster.churn $(ARGS)

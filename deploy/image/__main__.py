@@ -7,6 +7,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from deploy.image.build import build
 from deploy.image.errors import ImageError
 from deploy.image.resolve import write_locks
 from deploy.image.variant import ARCHITECTURES, DEFAULT, VARIANTS, native_architecture
@@ -41,8 +42,6 @@ def _run(arguments: argparse.Namespace) -> None:
                 print(f"image: locking {variant.name}, {architecture.name}", flush=True)
                 write_locks(variant, architecture, datetime.now(UTC))
         return
-    from deploy.image.build import build  # noqa: PLC0415
-
     architecture = ARCHITECTURES[arguments.architecture] if arguments.architecture else native_architecture()
     archive = build(_ROOT, VARIANTS[arguments.variant], architecture, _source_date_epoch(), arguments.output)
     print(f"image: {archive.path} ({archive.bytes / 1e6:.1f} MB), digest {archive.digest}")

@@ -6,13 +6,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from deploy.image.errors import ImageError
 from deploy.image.variant import Architecture, Variant
 
 
 def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
     """Return the standard output of a command; raise ImageError if it fails."""
-    from deploy.image.errors import ImageError  # noqa: PLC0415
-
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})}

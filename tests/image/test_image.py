@@ -124,7 +124,8 @@ def test_libraries_of_python_modules_are_complete(container: Container, image: I
     assert (done.returncode, done.stderr) == (0, "")
     extensions = sorted(path.name.partition(".")[0] for path in image.root.rglob("lib-dynload/*.so"))
     assert len(extensions) > 30
-    done = container.run("/usr/bin/python3", "-I", "-c", f"import {', '.join(extensions)}")
+    # Some modules are deprecated, but the image has them.
+    done = container.run("/usr/bin/python3", "-I", "-W", "ignore", "-c", f"import {', '.join(extensions)}")
     assert (done.returncode, done.stderr) == (0, "")
 
 
