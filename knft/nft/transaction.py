@@ -65,8 +65,8 @@ class Transaction(Struct, frozen=True):
         """Return a transaction that adds what the endpoint phase adds, and the transaction without that.
 
         These are the elements of endpoint maps, of maps of endpoint IDs, and of ``sets``, that replace no others. No
-        packet looks them up before the main phase changes verdicts. If there are at most ``size``, the endpoint phase
-        adds nothing.
+        packet uses them before the main phase changes verdicts: rules for known clients look up new endpoint IDs, which
+        have no clients yet. If there are at most ``size``, the endpoint phase adds nothing.
         """
         early: dict[str, Mapping[Key, Value]] = {}
         for name, added in self.added.items():

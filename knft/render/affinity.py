@@ -80,6 +80,11 @@ def block_starts(size: int) -> Iterator[int]:
         start = block_end(start)
 
 
+def covered_end(size: int) -> int:
+    """Return the index behind the last block that ``size`` endpoints need; 0 for none."""
+    return max(map(block_end, block_starts(size)), default=0)
+
+
 def block_end(start: int) -> int:
     """Return the index behind the block that begins with ``start``."""
     return start + min(max(start, _FIRST_BLOCK_SIZE), MAX_BLOCK_SIZE)

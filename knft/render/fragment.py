@@ -104,10 +104,9 @@ def _endpoint_ids(plan: ServicePlan, previous: PreviousTable, wide: WidePort | N
     """Return the IDs of the endpoints of a Service port with session affinity."""
     targets = _targets(plan.endpoints.all_reachable)
     found = previous_ids(previous.arrays, _previous_arrays(plan, previous, wide))
-    if not found.keys() >= set(targets):
-        # All frontends may have changed: kube-proxy keeps the clients, too.
-        contents = previous.contents_of(plan.name)
-        found = (ids_of_contents(contents) | found) if contents is not None else found
+    known = previous.contents_of(plan.name)
+    if known is not None:  # These take precedence: frontends may have been those of another Service port.
+        found |= ids_of_contents(known)
     return assign_ids(targets, found, f"{plan.name} {previous.now!r}")
 
 

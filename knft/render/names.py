@@ -41,3 +41,8 @@ REJECT_CHAIN = "reject-chain"
 def endpoint_ids_map(endpoint_map: str) -> str:
     """Return the name of the map with the IDs of the endpoints in an endpoint map."""
     return WIDE_IDS if endpoint_map.startswith(WIDE_MAP_PREFIX) else endpoint_map.replace("endpoints-", "endpoint-ids-")
+
+
+def is_ids_map(name: str) -> bool:
+    """Tell whether a map has endpoint IDs."""
+    return "endpoint-ids" in name

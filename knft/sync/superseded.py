@@ -8,11 +8,12 @@ A packet that was not translated because its frontend had no endpoint is rejecte
 frontend gets an endpoint, the element that rejects or drops is removed in the cleanup phase.
 
 Once the new verdicts are in force, no packet looks up a removed endpoint of any Service port, except endpoint 0, which
-the second rule of a pool chain uses. So if there are many, they are removed in the cleanup phase too, which has pieces
-of limited size. See docs/design/transaction-phases.md.
+the second rule of a pool chain uses, and endpoints whose IDs the rules for known clients look up: those have blocks of
+indexes (``knft.render.affinity``). So if there are many, they are removed in the cleanup phase too, which has pieces
+of limited size, except these IDs; without its ID a removed endpoint is not used. See docs/design/transaction-phases.md.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -21,6 +22,7 @@ from knft.delta.programmed import ProgrammedContents
 from knft.nft.expressions import Drop
 from knft.nft.objects import ArrayName, Contents, Key
 from knft.render import layout
+from knft.render.affinity import covered_end
 from knft.render.names import (
     CLUSTER_IPS,
     HAIRPIN,
@@ -29,6 +31,7 @@ from knft.render.names import (
     SERVICE_IPS,
     SERVICE_NODEPORTS,
     SOURCE_RANGES,
+    is_ids_map,
 )
 from knft.sync.table_snapshot import Owner, SpecialOwner
 
@@ -84,14 +87,26 @@ def defer_unreachable(removed: Removals, added: Mapping[str, Collection[Key]], s
     unreachable: dict[str, tuple[Key, ...]] = {}
     for container in (name for name in removed if name in layout.endpoint_map_names()):
         replaced = added.get(container, ())
-        unreachable[container] = tuple(key for key in removed[container] if key[-1] != 0 and key not in replaced)
+        gone = [key for key in removed[container] if key not in replaced]
+        waiting = _beyond_known_rules(gone) if is_ids_map(container) else gone
+        unreachable[container] = tuple(key for key in waiting if key[-1] != 0)
     if sum(map(len, unreachable.values())) <= size:
         return removed, {}
     main = dict(removed)
     for container, late in unreachable.items():
-        waiting = set(late)
-        main[container] = tuple(key for key in removed[container] if key not in waiting)
+        removed_late = set(late)
+        main[container] = tuple(key for key in removed[container] if key not in removed_late)
     return _without_empty(main), _without_empty(unreachable)
+
+
+def _beyond_known_rules(removed: Iterable[Key]) -> list[Key]:
+    """Return the keys of endpoint IDs that no rule for known clients looks up in what is left of the arrays."""
+    sizes: dict[Key, int] = {}
+    indexes = [(key, key[:-1], int(key[-1])) for key in removed]
+    for _, prefix, index in indexes:
+        sizes[prefix] = min(index, sizes.get(prefix, index))
+    ends = {prefix: covered_end(size) for prefix, size in sizes.items()}
+    return [key for key, prefix, index in indexes if index >= ends[prefix]]
 
 
 def _without_empty(removals: Removals) -> Removals:

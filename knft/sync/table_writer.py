@@ -25,7 +25,7 @@ from knft.sync.audit import (
     find_differences,
     listed_rules,
 )
-from knft.sync.earlier_affinity import former_clients, has_earlier_affinity
+from knft.sync.earlier_affinity import former_clients, former_ids, has_earlier_affinity
 from knft.sync.foreign_objects import find_foreign_objects
 from knft.sync.prepare import MAX_ELEMENTS, MAX_NEW_RULES, PreparedTransaction, prepare_transaction
 from knft.sync.quarantine import bisect
@@ -155,8 +155,8 @@ class TableWriter:
         found = snapshot.unclaimed
         if found is None or not has_earlier_affinity(found):
             return {}
-        desired = (contents for contents in prepared.contents().values() if contents is not None)
-        return former_clients(found, desired, self._table.dynamic_elements())
+        ids = former_ids(found, (contents for contents in prepared.contents().values() if contents is not None))
+        return former_clients(found, ids, self._table.dynamic_elements()) if ids else {}
 
     def _commit_main(self, main: Transaction) -> tuple[str, ...]:
         """Commit the main phase and return the chains that it deleted.

@@ -1,14 +1,17 @@
 """Session affinity on a real kernel: clients and endpoint IDs survive restarts, upgrades and foreign changes."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from knft.errors import KernelError
 from knft.families import Family
 from knft.model.names import NamespacedName
 from knft.model.unknown import ANYTHING, UnknownObjects
 from knft.nft.codec.listing import TableListing
 from knft.nft.objects import Array, ArrayName, ElementTimeout
+from knft.nft.transaction import Transaction
 from knft.render import wide
 from knft.render.endpoint_ids import previous_ids
 from knft.render.layout import is_marker
@@ -256,6 +259,64 @@ def test_unknown_service_of_an_earlier_version_keeps_its_chains(
     assert not [name for name in after.rule_counts if name.startswith("sticky-")]
     client = (CLIENT[Family.IPV4], _id_of(ADDRESS[Family.IPV4], after))
     assert set(second.tables[Family.IPV4].dynamic_elements()[CLIENTS]) == {client}
+
+
+@pytest.mark.parametrize("again", ["released", "full sync", "restarted", "an object of the earlier version stays"])
+def test_converted_service_port_keeps_its_ids(harness: KernelHarness, clock: FakeClock, again: str) -> None:
+    """While other objects of the earlier version are left in the table, as if some manifest could not be read."""
+    _make_old(harness)
+    second = _restarted(harness, clock)
+    second.daemon.hold_removals(UnknownObjects(services=frozenset({NamespacedName("default", "other")})))
+    table = f"{Family.IPV4.nft} knft"
+    second.namespace.run(["nft", f"add element {table} sticky-endpoints {{ 8 . 0 : 10.244.2.99 . 8080 }}"])
+    other = '{ 10.96.0.99 . tcp . 80 comment "default/other:http" : goto sticky-8-cluster }'
+    second.namespace.run(["nft", f"add chain {table} sticky-8-cluster; add element {table} service-ips {other}"])
+    second.sync()
+    converted = _ids(second.listing())
+    assert converted
+    clients = second.tables[Family.IPV4].dynamic_elements()[CLIENTS]
+    assert list(clients) == [(CLIENT[Family.IPV4], _id_of(ADDRESS[Family.IPV4], second.listing()))]
+    assert [name for name in second.listing().contents.arrays if name.container == "sticky-endpoints"]
+    clock.now += 5.0
+    match again:
+        case "released":
+            second.daemon.release_removals()
+        case "restarted":
+            second = _restarted(second, clock)
+        case "full sync":
+            for proxier in second.proxiers.values():
+                proxier.invalidate(Invalidation(declarations=True))
+        case _:
+            second.daemon.release_removals()
+            second.checked_tables[Family.IPV4].on_commit = _refuse_removal_of("sticky-endpoints")
+    second.sync()
+    assert _ids(second.listing()) == converted
+
+
+def _refuse_removal_of(container: str) -> Callable[[Transaction], None]:
+    def refuse(transaction: Transaction) -> None:
+        if container in transaction.removed:
+            msg = "refused for the test"
+            raise KernelError(msg)
+
+    return refuse
+
+
+def test_plain_changes_do_not_read_the_clients_of_an_earlier_version(
+    harness: KernelHarness, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although objects of it are left in the table."""
+    _make_old(harness)
+    second = _restarted(harness, clock)
+    second.daemon.hold_removals(ANYTHING)
+    second.sync()
+    for checked in second.checked_tables.values():
+        monkeypatch.setattr(checked, "dynamic_elements", None)
+    clock.now += 1.0
+    second.apply(*slices("plain", [21, 23]))
+    second.sync()
+    assert [name for name in second.listing().contents.arrays if name.container == "sticky-endpoints"]
+    assert any(("10.244.2.23", 8080) in array for array in second.listing().contents.arrays.values())
 
 
 @pytest.mark.parametrize("how", ["notified", "found at a restart"])

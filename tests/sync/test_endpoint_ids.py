@@ -141,6 +141,53 @@ def test_service_port_keeps_the_ids_although_all_frontends_change(harness: Memor
     assert len(_ids(harness)) == 37
 
 
+def test_ports_that_exchange_their_numbers_keep_their_ids(harness: MemoryHarness) -> None:
+    def two_ports(http: int, alt: int) -> dict[str, Any]:
+        item = service("sticky", 30, **STICKY)
+        (port,) = item["spec"]["ports"]
+        item["spec"]["ports"] = [
+            port | {"name": name, "port": number} for name, number in (("http", http), ("alt", alt))
+        ]
+        return item
+
+    (one,) = [item for item in slices("sticky", [1, 2]) if item["addressType"] == "IPv4"]
+    one["ports"] = [one["ports"][0] | {"name": name} for name in ("http", "alt")]
+    harness.apply(two_ports(80, 81), one)
+    _sync_later(harness)
+
+    def ids(number: int) -> dict[Any, Any]:
+        arrays, prefix = harness.table.listing().contents.arrays, ("10.96.0.30", number)
+        found = (arrays[ArrayName(name, prefix)] for name in ("endpoints-tcp", "endpoint-ids-tcp"))
+        return dict(zip(*found, strict=True))
+
+    before = ids(80), ids(81)
+    assert before[0] != before[1]
+    harness.apply(two_ports(81, 80))
+    _sync_later(harness)
+    assert (ids(81), ids(80)) == before
+
+
+def test_orphaned_frontend_does_not_give_back_former_ids(harness: MemoryHarness) -> None:
+    """Clients were assigned again while the endpoint did not exist."""
+
+    def with_addresses(*addresses: str) -> dict[str, Any]:
+        policy = {"internalTrafficPolicy": "Local", "externalIPs": list(addresses)}
+        return service("sticky", 30, node_port=30080, **policy, **STICKY)
+
+    harness.apply(with_addresses("198.51.100.7"), *slices("sticky", [1, 2], local=[1]))
+    _sync_later(harness)
+    harness.table.on_commit = refuse_address("198.51.100.7")
+    for item in (with_addresses(), *slices("sticky", [1], local=[1]), *slices("sticky", [1, 2], local=[1])):
+        harness.apply(item)
+        _sync_later(harness)
+    ids = ArrayName("nodeport-endpoint-ids-tcp", (30080,))
+    before = list(harness.table.listing().contents.arrays[ids])
+    harness.table.stop_failing()
+    harness.apply(with_addresses("198.51.100.7"))
+    _sync_later(harness)
+    assert list(harness.table.listing().contents.arrays[ids]) == before
+
+
 def test_new_frontend_gets_the_ids_of_the_others(harness: MemoryHarness) -> None:
     """Also in the sync in which an endpoint is added, and its index differs in each map."""
     harness.apply(service("sticky", 30, **STICKY), *slices("sticky", [5, 3, 9, 4]))

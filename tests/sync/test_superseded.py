@@ -199,6 +199,17 @@ def test_many_unreachable_endpoints_are_removed_in_the_cleanup_phase(size: int) 
         assert late == {MAP: (LATE,), "endpoints-udp": (("10.96.0.2", 53, 5),)}
 
 
+def test_ids_that_rules_for_known_clients_look_up_are_removed_in_the_main_phase() -> None:
+    """Otherwise a client of a removed endpoint is sent to it until the cleanup phase."""
+    ids = "endpoint-ids-tcp"
+    shrunk: list[Key] = [("10.96.0.1", 80, index) for index in range(1, 9)]
+    gone: list[Key] = [("10.96.0.2", 80, index) for index in range(3)]
+    main, late = defer_unreachable({ids: (*shrunk, *gone), MAP: (*shrunk, *gone)}, {}, 3)
+    # One endpoint is left: its chain has rules for the indexes 0 to 3.
+    assert main == {ids: (*shrunk[:3], gone[0]), MAP: (gone[0],)}
+    assert late == {ids: (*shrunk[3:], *gone[1:]), MAP: (*shrunk, *gone[1:])}
+
+
 def test_ranges_of_several_service_ports_are_superseded() -> None:
     other: Key = ("10.96.0.2", "tcp", 80, "192.0.2.0/24")
     before: dict[Owner, Contents] = {WEB: _contents(COPIES, ranges=(RANGE,)), API: _contents(OTHER, ranges=(other,))}
