@@ -4,8 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.cluster.build import programs
-from tests.cluster.setup_error import SetupError
+from deploy.programs.build import programs
+from deploy.programs.errors import SetupError
 from tests.support.privilege import PrivilegeError, ensure_namespaces
 
 CHECKOUT = Path(__file__).parent.parent.parent

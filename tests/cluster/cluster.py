@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import kubernetes
 
+from deploy.programs.build import programs
 from tests.cluster.api import Api
-from tests.cluster.build import programs
 from tests.cluster.desired import FIRST_PORT, LAST_PORT
 from tests.cluster.etcd import EtcdStore
 from tests.cluster.keys import Keys

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.build import Programs
+from deploy.programs.build import Programs
 
 
 class Keys:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.build import MODULE, release_and_flags
-from tests.cluster.cache import creating
+from deploy.programs.build import MODULE, release_and_flags
+from deploy.programs.cache import creating
+from deploy.programs.errors import SetupError
+from deploy.programs.toolchain import supported_version
 from tests.cluster.desired import FIRST_PORT, SCENARIO_SERVICE_CIDR, desired_objects
-from tests.cluster.setup_error import SetupError
-from tests.cluster.toolchain import supported_version
 from tests.support.scenario import read_scenarios
 
 

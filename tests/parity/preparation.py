@@ -2,8 +2,8 @@
 
 import sys
 
-from tests.cluster.build import programs
-from tests.cluster.setup_error import SetupError
+from deploy.programs.build import programs
+from deploy.programs.errors import SetupError
 from tests.support.privilege import PrivilegeError, ensure_namespaces
 
 

@@ -1,7 +1,7 @@
 """Dumps the cases of kube-proxy's unit tests into ``corpus``: ``python -m tests.upstream.dump``.
 
 It copies the source of the pinned release, adds calls that record, and runs the tests with Go. Run it again after
-``tests/cluster/go/go.mod`` pins another release.
+``deploy/programs/kubernetes/go.mod`` pins another release.
 """
 
 import json
@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.cluster.setup_error import SetupError
+from deploy.programs.errors import SetupError
 from tests.upstream.assemble import documents, format_document, topology_document
 from tests.upstream.source import (
     MODES,

@@ -1,7 +1,7 @@
 """Copies kube-proxy's source, and adds calls to its tests that record objects, rules and packets.
 
 Nothing of that source is in this repository: it comes from the module ``k8s.io/kubernetes`` of the release that
-``tests/cluster/go/go.mod`` pins.
+``deploy/programs/kubernetes/go.mod`` pins.
 """
 
 import json
@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.cluster.build import MODULE, release_and_flags
-from tests.cluster.cache import cache_folder
-from tests.cluster.setup_error import SetupError
-from tests.cluster.toolchain import Go, environment, find_go
+from deploy.programs.build import MODULE, release_and_flags
+from deploy.programs.cache import cache_folder
+from deploy.programs.errors import SetupError
+from deploy.programs.toolchain import Go, environment, find_go
 
 MODES = ("iptables", "ipvs", "nftables")
 TOPOLOGY = "topology"

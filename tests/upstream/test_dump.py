@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.setup_error import SetupError
+from deploy.programs.errors import SetupError
 from tests.upstream.assemble import documents
 from tests.upstream.normalize import normalized
 from tests.upstream.source import _apply, _Edit

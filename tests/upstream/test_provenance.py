@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.cluster.build import MODULE
+from deploy.programs.build import MODULE
 from tests.upstream.cases import cases
 from tests.upstream.dump import PROVENANCE
 from tests.upstream.source import MODES

@@ -6,8 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.cluster.build import programs
-from tests.cluster.setup_error import SetupError
+from deploy.programs.build import programs
+from deploy.programs.errors import SetupError
 from tests.vm import initramfs, kernel, machine, report
 from tests.vm.errors import VmError
 

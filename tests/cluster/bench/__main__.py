@@ -13,6 +13,8 @@ from pathlib import Path
 import msgspec
 from msgspec import structs
 
+from deploy.programs.build import programs
+from deploy.programs.errors import SetupError
 from tests.bench.machine import describe, load_at_end
 from tests.bench.plot import can_plot
 from tests.bench.record import Record
@@ -25,8 +27,6 @@ from tests.cluster.bench.proxy_names import default_proxies
 from tests.cluster.bench.sizes import QUICK, BenchPlan, Size, size_named
 from tests.cluster.bench.table import markdown
 from tests.cluster.bench.testbed import testbed
-from tests.cluster.build import programs
-from tests.cluster.setup_error import SetupError
 from tests.support.privilege import PrivilegeError, ensure_namespaces
 
 DEFAULT_SIZES, QUICK_SIZES = ("100x10", "1000x10"), ("20x3",)

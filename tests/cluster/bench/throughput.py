@@ -22,6 +22,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from deploy.programs.build import programs
+from deploy.programs.errors import SetupError
 from tests.bench.machine import describe, load_at_end
 from tests.bench.results import RESULTS_FOLDER
 from tests.cluster.bench.endpoints import ENDPOINT_NETWORKS
@@ -29,9 +31,7 @@ from tests.cluster.bench.proxies import PROXIES
 from tests.cluster.bench.proxy_names import IPTABLES, KNFT, NFTABLES
 from tests.cluster.bench.sizes import Size
 from tests.cluster.bench.testbed import Testbed, testbed
-from tests.cluster.build import programs
 from tests.cluster.churn.numbered_endpoints import FIRST, address
-from tests.cluster.setup_error import SetupError
 from tests.support.lab.links import netlink
 from tests.support.lab.namespace import Namespace
 from tests.support.lab.plan import NODE

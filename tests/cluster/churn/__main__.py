@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
+from deploy.programs.build import programs
+from deploy.programs.errors import SetupError
 from tests.bench.machine import describe, load_at_end
 from tests.bench.results import RESULTS_FOLDER
-from tests.cluster.build import programs
 from tests.cluster.churn.run import DEFAULT, ChurnParameters, ChurnResult, ChurnRun
-from tests.cluster.setup_error import SetupError
 from tests.support.privilege import PrivilegeError, ensure_namespaces
 
 RATES = (10, 100, 1000)

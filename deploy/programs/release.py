@@ -1,4 +1,4 @@
-"""``python -m tests.cluster.release v1.37.2`` pins another release of Kubernetes, with its modules, etcd and checksums.
+"""``python -m deploy.programs.release v1.37.2`` pins another release of Kubernetes: modules, etcd, ginkgo, checksums.
 
 Afterwards run ``python -m tests.upstream.dump``, and the jobs that use the programs.
 """
@@ -12,16 +12,24 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.cluster import cache
-from tests.cluster.build import MODULE
-from tests.cluster.setup_error import SetupError
-from tests.cluster.toolchain import Go, environment, find_go
+from deploy.programs import cache
+from deploy.programs.build import MODULE
+from deploy.programs.errors import SetupError
+from deploy.programs.toolchain import Go, environment, find_go
 
 _RELEASE = re.compile(r"v1\.(\d+)\.(\d+)")
 _STAGING = re.compile(r"^\t(k8s\.io/\S+) => \./staging/src/", re.MULTILINE)
 _ETCD = re.compile(r"^\tgo\.etcd\.io/etcd/server/v3 (\S+)", re.MULTILINE)
 _GO = re.compile(r"^(?:go|godebug default)[ =]\S+$", re.MULTILINE)
-_TOOLS = ("k8s.io/kubernetes/cmd/kube-apiserver", "k8s.io/kubernetes/cmd/kube-proxy")
+_GINKGO = re.compile(r"^\tgithub\.com/onsi/ginkgo/v2 (\S+)", re.MULTILINE)
+_COREDNS = "v1.14.1"
+"""A release that needs no newer version of a module than Kubernetes does."""
+_COMMANDS = ("kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet")
+_TOOLS = (
+    "github.com/onsi/ginkgo/v2/ginkgo",
+    *(f"k8s.io/kubernetes/cmd/{name}" for name in _COMMANDS),
+    "k8s.io/kubernetes/test/images/agnhost",
+)
 
 
 def module_text(release: str, upstream: str) -> str:
@@ -30,15 +38,23 @@ def module_text(release: str, upstream: str) -> str:
     Kubernetes' modules replace each other by folders of its repository; outside of it they have versions such as
     v0.36.3. Raises SetupError if the release or the go.mod has another form.
     """
-    version, etcd, staging = _staging_version(release), _ETCD.search(upstream), _STAGING.findall(upstream)
-    if etcd is None or not staging:
-        msg = f"the go.mod of Kubernetes {release} names no etcd or no modules of its own; adapt {Path(__file__).name}"
+    version, staging = _staging_version(release), _STAGING.findall(upstream)
+    etcd, ginkgo = _ETCD.search(upstream), _GINKGO.search(upstream)
+    if etcd is None or ginkgo is None or not staging:
+        names = "no etcd, no ginkgo or no modules of its own"
+        msg = f"the go.mod of Kubernetes {release} names {names}; adapt {Path(__file__).name}"
         raise SetupError(msg)
+    required = {
+        "github.com/coredns/coredns": _COREDNS,
+        "github.com/onsi/ginkgo/v2": ginkgo[1],
+        "go.etcd.io/etcd/server/v3": etcd[1],
+        "k8s.io/kubernetes": release,
+    }
     lines = (
-        "module knft.test/cluster\n",
+        "module knft.dev/programs/kubernetes\n",
         *(f"{line}\n" for line in _GO.findall(upstream)),
         *("tool (", *(f"\t{tool}" for tool in _TOOLS), ")\n"),
-        *("require (", f"\tgo.etcd.io/etcd/server/v3 {etcd[1]}", f"\tk8s.io/kubernetes {release}", ")\n"),
+        *("require (", *(f"\t{name} {wanted}" for name, wanted in required.items()), ")\n"),
         *("replace (", *(f"\t{name} => {name} {version}" for name in staging), ")\n"),
     )
     return "\n".join(lines)
@@ -78,7 +94,7 @@ def _run(go: Go, folder: Path, *arguments: str) -> str:
 
 def main() -> None:
     """Pin the release that the command line names."""
-    parser = argparse.ArgumentParser(prog="python -m tests.cluster.release", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m deploy.programs.release", description=__doc__)
     parser.add_argument("release", help="such as v1.37.2")
     release = parser.parse_args().release
     try:

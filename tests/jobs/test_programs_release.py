@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from tests.cluster.build import MODULE, release_and_flags
-from tests.cluster.release import module_text
-from tests.cluster.setup_error import SetupError
+from deploy.programs.build import MODULE, release_and_flags
+from deploy.programs.errors import SetupError
+from deploy.programs.release import module_text
 
 UPSTREAM = """\
 module k8s.io/kubernetes
@@ -19,6 +19,7 @@ godebug default=go1.26
 
 require (
 \tgithub.com/blang/semver/v4 v4.0.0
+\tgithub.com/onsi/ginkgo/v2 v2.28.1
 \tgo.etcd.io/etcd/server/v3 v3.6.8 // indirect
 )
 
@@ -35,6 +36,7 @@ def test_module_names_the_release_its_modules_and_etcd() -> None:
     assert "go 1.26.0\n" in text
     assert "godebug default=go1.26\n" in text
     assert "\tgo.etcd.io/etcd/server/v3 v3.6.8\n" in text
+    assert "\tgithub.com/onsi/ginkgo/v2 v2.28.1\n" in text
     assert re.findall(r"=> (.*)", text) == ["k8s.io/api v0.36.3", "k8s.io/kube-proxy v0.36.3"]
 
 
@@ -50,7 +52,7 @@ def test_pinned_module_has_the_same_tools() -> None:
     ("release", "upstream", "message"),
     [
         ("1.36.3", UPSTREAM, "'1.36.3' is not a release of Kubernetes such as v1.36.3"),
-        ("v1.36.3", "module k8s.io/kubernetes\n", "the go.mod of Kubernetes v1.36.3 names no etcd"),
+        ("v1.36.3", "module k8s.io/kubernetes\n", "the go.mod of Kubernetes v1.36.3 names no etcd, no ginkgo"),
     ],
 )
 def test_unexpected_input_is_an_error(release: str, upstream: str, message: str) -> None:
@@ -60,7 +62,7 @@ def test_unexpected_input_is_an_error(release: str, upstream: str, message: str)
 
 def test_command_changes_nothing_for_a_wrong_release() -> None:
     before = (MODULE / "go.mod").read_bytes()
-    command = [sys.executable, "-m", "tests.cluster.release", "latest"]
+    command = [sys.executable, "-m", "deploy.programs.release", "latest"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == "release: 'latest' is not a release of Kubernetes such as v1.36.3\n"

@@ -1,0 +1,134 @@
+"""Builds programs of the releases that the Go modules name, once, into the cache."""
+
+import argparse
+import hashlib
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from deploy.programs import cache
+from deploy.programs.errors import SetupError
+from deploy.programs.toolchain import Go, environment, find_go
+
+_FOLDER = Path(__file__).parent
+MODULE = _FOLDER / "kubernetes"
+"""The Go module that names the release of Kubernetes."""
+_HELM = _FOLDER / "helm"
+
+
+class _Program(NamedTuple):
+    """A program: the folder of its Go module, and its package; ``is_test`` if it consists of the package's tests."""
+
+    module: Path
+    package: str
+    is_test: bool = False
+
+
+_KUBERNETES = "k8s.io/kubernetes"
+_PROGRAMS: Mapping[str, _Program] = {
+    "keys": _Program(MODULE, "./keys"),
+    "etcd": _Program(MODULE, "./etcd"),
+    **{
+        name: _Program(MODULE, f"{_KUBERNETES}/cmd/{name}")
+        for name in (
+            "kube-apiserver",
+            "kube-controller-manager",
+            "kube-proxy",
+            "kube-scheduler",
+            "kubectl",
+            "kubelet",
+        )
+    },
+    "agnhost": _Program(MODULE, f"{_KUBERNETES}/test/images/agnhost"),
+    "coredns": _Program(MODULE, "./coredns"),
+    "ginkgo": _Program(MODULE, "github.com/onsi/ginkgo/v2/ginkgo"),
+    "e2e.test": _Program(MODULE, f"{_KUBERNETES}/test/e2e", is_test=True),
+    "helm": _Program(_HELM, "helm.sh/helm/v4/cmd/helm"),
+}
+SERVERS = ("keys", "etcd", "kube-apiserver", "kube-proxy")
+"""What the tests with an API server need."""
+
+_RELEASE = re.compile(r"^\s*k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)\b", re.MULTILINE)
+_VERSION = "k8s.io/component-base/version"
+
+
+class Programs(NamedTuple):
+    """The folder of the programs, and the release of Kubernetes, such as ``v1.36.3``."""
+
+    folder: Path
+    release: str
+
+    def path(self, name: str) -> str:
+        """Return the path of a program that was asked for."""
+        return str(self.folder / name)
+
+
+def programs(names: Collection[str] = SERVERS) -> Programs:
+    """Return the programs; build those that are not in the cache. Raise SetupError if that fails."""
+    release, flags = release_and_flags((MODULE / "go.mod").read_text())
+    folder = cache.cache_folder()
+    with cache.locked(folder):
+        go = find_go(folder)
+        built = folder / f"{release}-{_key(go, flags)}"
+        built.mkdir(exist_ok=True)
+        missing = [name for name in names if not (built / name).exists()]
+        if missing:
+            print(f"programs: building {', '.join(missing)} with {go.version}; this can take many minutes", flush=True)
+        for name in missing:
+            _build(go, flags, _PROGRAMS[name], built / name)
+        cache.mark_used(built)
+    return Programs(built, release)
+
+
+def release_and_flags(module: str) -> tuple[str, list[str]]:
+    """Return the release that a go.mod names, and the build flags for it."""
+    match = _RELEASE.search(module)
+    if match is None:
+        msg = "go.mod names no release of Kubernetes"
+        raise SetupError(msg)
+    release, major, minor = match.groups()
+    # Without these the programs would report version v0.0.0; Kubernetes' own build scripts set them.
+    variables = {"gitVersion": release, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+    linked = " ".join(f"-X {_VERSION}.{name}={value}" for name, value in variables.items())
+    return release, ["-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", f"-s -w {linked}"]
+
+
+def _key(go: Go, flags: list[str]) -> str:
+    """Return a hash of everything that the programs depend on."""
+    sources = [path.read_bytes() for folder in (MODULE, _HELM) for path in sorted(folder.rglob("*")) if path.is_file()]
+    return hashlib.sha256(b"\0".join([go.version.encode(), *map(str.encode, flags), *sources])).hexdigest()[:12]
+
+
+def _build(go: Go, flags: list[str], program: _Program, path: Path) -> None:
+    """Build a program; a failed build leaves no file with this name."""
+    partial = path.with_name(f"{path.name}.partial")
+    # "go test" would run vet for all packages, which takes longer than the build.
+    verb = ["test", "-c", "-vet=off"] if program.is_test else ["build"]
+    # The build uses all cores for minutes, so it has a low priority.
+    command = ["nice", go.program, *verb, *flags, "-o", str(partial), program.package]
+    started = time.monotonic()
+    if subprocess.run(command, cwd=program.module, env=environment(), check=False).returncode != 0:
+        msg = f"cannot build {path.name}: see the output of go above; check GOPROXY if modules are missing"
+        raise SetupError(msg)
+    partial.rename(path)
+    print(f"programs: built {path.name} in {time.monotonic() - started:.0f} s", flush=True)
+
+
+def main() -> None:
+    """Build the programs that the command line names, and print their folder."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.programs.build", description=__doc__)
+    parser.add_argument("names", nargs="*", default=SERVERS, choices=_PROGRAMS, help=f"default: {', '.join(SERVERS)}")
+    names = parser.parse_args().names
+    try:
+        built = programs(names)
+    except SetupError as problem:
+        sys.exit(f"programs: {problem}")
+    print(f"programs: {', '.join(names)} of Kubernetes {built.release} are in {built.folder}")
+
+
+if __name__ == "__main__":
+    main()
