@@ -51,7 +51,7 @@ def test_running_knft_serves_rules_probes_metrics_and_events(knft: ApiServerKnft
 
 def test_requests_need_only_the_cluster_role(knft: ApiServerKnft, server: FakeApiServer) -> None:
     """Each rule of the role is used, too; ``make test-cluster`` checks the same with a real API server."""
-    manifest = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
+    manifest = Path(__file__).parents[2] / "deploy" / "kustomize" / "base" / "rbac.yaml"
     (role,) = (item for item in yaml.safe_load_all(manifest.read_text()) if item["kind"] == "ClusterRole")
     allowed = {
         (group, resource, verb)
@@ -172,7 +172,7 @@ def test_no_rules_before_all_resources_are_listed(
     """Before its EndpointSlices are listed, a Service looks like one without endpoints."""
     server.respond_next(resource, respond_status(403, f"{resource} is forbidden", "Forbidden"), times=10**6)
     knft = ApiServerKnft(namespace, server, tmp_path)
-    text = f"WARNING not allowed to watch {resource}: {resource} is forbidden; apply deploy/rbac.yaml"
+    text = f"WARNING not allowed to watch {resource}: {resource} is forbidden; apply deploy/kustomize/base/rbac.yaml"
     knft.wait_until(lambda: text in knft.log_text())
     knft.wait_until(lambda: resource != "nodes" or "waiting: not allowed to watch nodes" in knft.log_text())
     assert "full sync" not in knft.log_text()

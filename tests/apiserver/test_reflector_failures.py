@@ -262,7 +262,9 @@ def test_forbidden_resource_does_not_affect_the_others(caplog: pytest.LogCapture
             run.changes.wait_names("web", "shop", "new")
             assert run.source.wait_all_listed(20)
             assert run.stop.pauses_of("endpointslices")[:5] == pytest.approx([0.6, 1.2, 2.4, 4.8, 9.6])
-    assert warnings(caplog) == [f"not allowed to watch endpointslices: {text}; apply deploy/rbac.yaml; retrying"]
+    assert warnings(caplog) == [
+        f"not allowed to watch endpointslices: {text}; apply deploy/kustomize/base/rbac.yaml; retrying"
+    ]
     assert "watching endpointslices again" in infos(caplog)
 
 

@@ -1,4 +1,4 @@
-"""knft's ServiceAccount of ``deploy/rbac.yaml``, its tokens, and a volume with a token as in a pod."""
+"""knft's ServiceAccount of ``deploy/kustomize/base/rbac.yaml``, its tokens, and a volume with a token as in a pod."""
 
 import json
 import time
@@ -11,7 +11,7 @@ import yaml
 from tests.cluster.api import Api, ApiError, path_of
 from tests.cluster.cluster import ADDRESS, ISSUER, Cluster
 
-MANIFEST = Path(__file__).parent.parent.parent / "deploy" / "rbac.yaml"
+MANIFEST = Path(__file__).parent.parent.parent / "deploy" / "kustomize" / "base" / "rbac.yaml"
 MIN_TOKEN_SECONDS = 600
 """The shortest lifetime of a token that the API server issues, in seconds."""
 _LEEWAY = 60
@@ -19,7 +19,7 @@ _LEEWAY = 60
 
 
 def manifest_objects() -> Iterator[dict[str, Any]]:
-    """Yield the objects of ``deploy/rbac.yaml``."""
+    """Yield the objects of ``deploy/kustomize/base/rbac.yaml``."""
     yield from yaml.safe_load_all(MANIFEST.read_text())
 
 

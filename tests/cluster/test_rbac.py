@@ -1,4 +1,4 @@
-"""``deploy/rbac.yaml`` has exactly the rights that knft needs."""
+"""``deploy/kustomize/base/rbac.yaml`` has exactly the rights that knft needs."""
 
 import itertools
 from collections.abc import Iterator
