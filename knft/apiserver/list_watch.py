@@ -237,7 +237,8 @@ class ListWatch:
                 return self._not_found(error)
             case HTTPStatus.FORBIDDEN:
                 verb = "list" if request.kind is RequestKind.LIST_PAGE else "watch"
-                problem = f"not allowed to {verb} {self.resource.name}: {error.server_message}; apply deploy/kustomize/base/rbac.yaml"
+                remedy = "apply deploy/kustomize/base/rbac.yaml"
+                problem = f"not allowed to {verb} {self.resource.name}: {error.server_message}; {remedy}"
                 return RetryDecision(RetryWhen.BACK_OFF, problem, affects_server=False)
             case _ if error.retry_after:
                 problem = f"{error}; the server asks for a retry after {error.retry_after:g} s"
