@@ -111,6 +111,7 @@ class Cluster:
     def _apiserver_flags(self) -> list[str]:
         key = self.keys.path
         return [
+            "--allow-privileged=true",  # manifests of knft's DaemonSet
             *(f"--etcd-servers={_ETCD}", f"--etcd-cafile={key('ca.crt')}"),
             *(f"--etcd-certfile={key('etcd.crt')}", f"--etcd-keyfile={key('etcd.key')}"),
             # Tests read and write stored objects.

@@ -1,0 +1,345 @@
+"""The kustomize overlays, kubeadm's patch and the Helm chart give the same objects, which the API server accepts."""
+
+import copy
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from deploy.programs.build import MODULE
+from deploy.programs.modules import module_folder
+from tests.cluster.cluster import ADDRESS, Cluster
+from tests.cluster.rendered_manifests import (
+    CHART,
+    KUSTOMIZE,
+    Objects,
+    helm,
+    helm_lint,
+    kustomization,
+    kustomize,
+    objects,
+    program,
+)
+
+pytestmark = pytest.mark.kernel
+
+CHART_LABELS = {"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart"}
+HOST = {"apiServer": {"host": "192.0.2.1"}}
+CIDR = {"config": {"clusterCIDR": "10.244.0.0/16"}}
+MONITORING = {
+    "enabled": True,
+    "serviceMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True},
+    "dashboard": {"enabled": True},
+}
+PROMETHEUS_OPERATOR = (
+    "github.com/prometheus-operator/prometheus-operator",
+    "v0.85.0",
+    "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
+)
+
+
+def _comparable(found: Objects) -> Objects:
+    """Return the objects without the chart's labels, and with configurations as objects instead of text."""
+    result = copy.deepcopy(found)
+    for item in result.values():
+        for name in CHART_LABELS & item["metadata"].get("labels", {}).keys():
+            del item["metadata"]["labels"][name]
+        if item["kind"] == "ConfigMap":
+            # "kustomize" labels no ConfigMap that an overlay generates.
+            item["metadata"].pop("labels", None)
+            item["data"] = {name: yaml.safe_load(text) for name, text in item["data"].items()}
+            # kustomize writes the port as text, too.
+            item["data"] = {name: str(value) if "api-server" in name else value for name, value in item["data"].items()}
+    return result
+
+
+CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Any], str]] = {
+    "replace": ("overlays/replace", (), {**HOST, **CIDR}, "kube-system"),
+    "trial": ("overlays/trial", (), {**HOST, **CIDR, "nodeSelector": {"knft.dev/proxy": "knft"}}, "kube-system"),
+    "own namespace": (
+        "overlays/replace",
+        ("own-namespace",),
+        {**HOST, **CIDR, "namespace": {"create": True}},
+        "knft-system",
+    ),
+    "kube-proxy's configuration": (
+        "overlays/replace",
+        ("kube-proxy-config",),
+        {"kubeProxyConfig": {"enabled": True}},
+        "kube-system",
+    ),
+    "monitoring": ("overlays/replace", ("monitoring",), {**HOST, **CIDR, "metrics": MONITORING}, "kube-system"),
+}
+
+
+@pytest.mark.parametrize(("base", "components", "values", "namespace"), CASES.values(), ids=CASES)
+def test_chart_and_overlays_are_equal(
+    tmp_path: Path, base: str, components: tuple[str, ...], values: dict[str, Any], namespace: str
+) -> None:
+    found = _comparable(objects(kustomization(tmp_path, base, components)))
+    expected = _comparable(objects(helm(values, tmp_path, namespace)))
+    configuration = "ConfigMap", namespace, "knft"
+    if "kube-proxy-config" in components:
+        del found[configuration]  # It is in the overlay, but has no effect.
+    elif "monitoring" in components:
+        found[configuration]["data"]["config.yaml"]["metricsBindAddress"] = "0.0.0.0:10249"
+    assert found == expected
+
+
+@pytest.fixture(scope="module")
+def prometheus_operator(cluster: Cluster) -> None:
+    """Define the resources of Prometheus Operator."""
+    folder = module_folder(*PROMETHEUS_OPERATOR) / "example" / "prometheus-operator-crd"
+    names = ("servicemonitors", "prometheusrules")
+    text = "---\n".join((folder / f"monitoring.coreos.com_{name}.yaml").read_text() for name in names)
+    _apply(cluster, text)
+    definitions = [f"crd/{name}.monitoring.coreos.com" for name in names]
+    _kubectl(cluster, "wait", "--for=condition=Established", "--timeout=60s", *definitions)
+
+
+def _kubectl(cluster: Cluster, *arguments: str, stdin: str = "") -> str:
+    key = cluster.keys.path
+    credentials = {
+        "server": ADDRESS,
+        "certificate-authority": key("ca.crt"),
+        "client-certificate": key("admin.crt"),
+        "client-key": key("admin.key"),
+    }
+    flags = [f"--{name}={value}" for name, value in credentials.items()]
+    done = cluster.namespace.run([program("kubectl"), *flags, *arguments], stdin=stdin, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _apply(cluster: Cluster, text: str, *flags: str) -> str:
+    return _kubectl(cluster, "apply", "--server-side", "--validate=strict", *flags, "-f", "-", stdin=text)
+
+
+@pytest.mark.usefixtures("prometheus_operator")
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("tool", ["kustomize", "helm"])
+def test_server_accepts_all_objects(
+    cluster: Cluster, tmp_path: Path, tool: str, case: tuple[str, tuple[str, ...], dict[str, Any], str]
+) -> None:
+    base, components, values, namespace = case
+    text = kustomization(tmp_path, base, components) if tool == "kustomize" else helm(values, tmp_path, namespace)
+    if namespace != "kube-system":
+        _apply(cluster, (KUSTOMIZE / "components/own-namespace/namespace.yaml").read_text())
+    applied = _apply(cluster, text, "--dry-run=server").splitlines()
+    assert len(applied) == len(objects(text))
+    assert all(line.endswith("serverside-applied (server dry run)") for line in applied)
+
+
+def _kubeadm_daemon_set() -> str:
+    """Return the DaemonSet that kubeadm writes, from its source."""
+    release, checksum = re.findall(
+        r"^k8s\.io/kubernetes (v\S+) (h1:\S+)$", (MODULE / "go.sum").read_text(), re.MULTILINE
+    )[0]
+    folder = module_folder("k8s.io/kubernetes", release, checksum)
+    source = (folder / "cmd/kubeadm/app/phases/addons/proxy/manifests.go").read_text()
+    found = re.search(r"KubeProxyDaemonSet19 = `\n(.*?)`", source, re.DOTALL)
+    assert found is not None
+    words = {"Image": "registry.k8s.io/kube-proxy", "ProxyConfigMap": "kube-proxy", "ProxyConfigMapKey": "config.conf"}
+    return re.sub(r"\{\{ \.(\w+) \}\}", lambda match: words[match[1]], found[1])
+
+
+def test_patch_puts_knft_into_kubeadm_s_daemon_set(cluster: Cluster, tmp_path: Path) -> None:
+    """It differs from the chart's only in names, and keeps ConfigMap, ServiceAccount and labels of kube-proxy."""
+    (tmp_path / "daemonset.yaml").write_text(_kubeadm_daemon_set())
+    patch = (KUSTOMIZE / "overlays/kubeadm/kubeproxydaemonset+strategic.yaml").read_text()
+    target = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "kube-proxy"}}
+    patches = [{"patch": yaml.safe_dump(target | yaml.safe_load(patch)), "target": {"kind": "DaemonSet"}}]
+    value = {"resources": ["daemonset.yaml"], "patches": patches}
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(value))
+    text = kustomize(tmp_path)
+    assert "serverside-applied" in _apply(cluster, text, "--dry-run=server")
+    (found,) = objects(text).values()
+    assert found["spec"]["selector"]["matchLabels"] == {"k8s-app": "kube-proxy"}
+    assert found["spec"]["template"]["metadata"]["labels"] == {"k8s-app": "kube-proxy"}
+    pod = found["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == "kube-proxy"
+    assert pod["volumes"] == [{"name": "kube-proxy", "configMap": {"name": "kube-proxy"}}]
+    chart = objects(helm({"kubeProxyConfig": {"enabled": True}}, tmp_path))["DaemonSet", "kube-system", "knft"]
+    expected = chart["spec"]["template"]["spec"]
+    for part in ("hostNetwork", "priorityClassName", "securityContext", "tolerations"):
+        assert pod[part] == expected[part]
+    (own,), (other,) = pod["containers"], expected["containers"]
+    assert own["command"] == ["/usr/bin/knft", *other["args"]]
+    for name in ("env", "image", "resources", "securityContext"):
+        assert own[name] == other[name], name
+    for name in ("startupProbe", "livenessProbe", "readinessProbe"):
+        other[name]["httpGet"]["port"] = 10256
+        assert own[name] == other[name], name
+    (own,), (other,) = pod["initContainers"], expected["initContainers"]
+    for name in ("args", "image", "resources", "securityContext"):
+        assert own[name] == other[name], name
+
+
+def test_trial_keeps_kube_proxy_from_the_labelled_nodes(cluster: Cluster) -> None:
+    """The patch is applied as the documentation says."""
+    _apply(cluster, _kubeadm_daemon_set())
+    file = str(KUSTOMIZE / "overlays/trial/kube-proxy-patch.yaml")
+    _kubectl(cluster, "-n", "kube-system", "patch", "daemonset", "kube-proxy", "--patch-file", file)
+    found = yaml.safe_load(_kubectl(cluster, "-n", "kube-system", "get", "daemonset", "kube-proxy", "-o", "yaml"))
+    _kubectl(cluster, "-n", "kube-system", "delete", "daemonset", "kube-proxy")
+    required = found["spec"]["template"]["spec"]["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
+    (term,) = required["nodeSelectorTerms"]
+    (trial,) = (
+        item for item in objects(kustomize(KUSTOMIZE / "overlays/trial")).values() if item["kind"] == "DaemonSet"
+    )
+    selector = trial["spec"]["template"]["spec"]["nodeSelector"]
+    (avoided,) = term["matchExpressions"]
+    assert {avoided["key"]: avoided["values"][0]}.items() <= selector.items()
+    assert avoided["operator"] == "NotIn"
+
+
+def test_container_has_only_what_it_needs(tmp_path: Path) -> None:
+    daemon_set = objects(helm(HOST, tmp_path))["DaemonSet", "kube-system", "knft"]["spec"]
+    assert daemon_set["updateStrategy"]["rollingUpdate"]["maxUnavailable"] == "10%"
+    pod = daemon_set["template"]["spec"]
+    assert pod["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}}
+    assert pod["priorityClassName"] == "system-node-critical"
+    assert pod["hostNetwork"] is True
+    assert pod["tolerations"] == [{"operator": "Exists"}]
+    assert {"hostPID", "hostIPC"}.isdisjoint(pod)
+    assert all("hostPath" not in volume for volume in pod["volumes"])
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]},
+    }
+    (init,) = pod["initContainers"]
+    assert init["args"][:2] == ["run", "--init-only"]
+    assert init["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True}
+    startup = container["startupProbe"]
+    assert startup["periodSeconds"] * startup["failureThreshold"] >= 60
+    assert {"livenessProbe", "readinessProbe", "resources"} <= container.keys()
+
+
+def test_chart_is_accepted_by_lint(tmp_path: Path) -> None:
+    assert "0 chart(s) failed" in helm_lint({**HOST, **CIDR, "metrics": MONITORING}, tmp_path)
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no address": ({}, "apiServer.host is required"),
+    "wrong name": ({**HOST, "apiserver": {}}, "additional properties 'apiserver' not allowed"),
+    "wrong type": ({**HOST, "verbosity": "high"}, "got string, want integer"),
+    "kind in the configuration": ({**HOST, "config": {"kind": "Pod"}}, "config/kind"),
+    "monitor without metrics": (
+        {**HOST, "metrics": {"serviceMonitor": {"enabled": True}}},
+        "metrics.serviceMonitor.enabled needs metrics.enabled",
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "message"), REFUSED.values(), ids=REFUSED)
+def test_wrong_values_are_refused(tmp_path: Path, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        helm(values, tmp_path)
+    assert message in refused.value.stderr
+
+
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> set[str]:
+    """Return the paths of all values that are not objects with fields."""
+    if isinstance(value, dict) and value:
+        return set().union(*(_leaves(each, (*path, name)) for name, each in value.items()))
+    return {".".join(path)}
+
+
+EXERCISED: dict[str, tuple[Any, str]] = {
+    "image.repository": ("registry.example/knft", "image: registry.example/knft:0.1.0"),
+    "image.tag": ("7.8.9", "image: knft.dev/knft:7.8.9"),
+    "image.digest": ("sha256:" + "0" * 64, "image: knft.dev/knft@sha256:0000"),
+    "image.pullPolicy": ("Always", "imagePullPolicy: Always"),
+    "imagePullSecrets": ([{"name": "registry"}], "imagePullSecrets:\n        - name: registry"),
+    "apiServer.host": ("2001:db8::1", 'api-server-host: "2001:db8::1"'),
+    "apiServer.port": (443, 'api-server-port: "443"'),
+    "kubeProxyConfig.enabled": (True, "--config=/var/lib/kube-proxy/config.conf"),
+    "kubeProxyConfig.configMap": ("other", "name: other"),
+    "config.mode": ("iptables", "mode: iptables"),
+    "config.oomScoreAdj": (-500, "oomScoreAdj: -500"),
+    "verbosity": (4, "--v=4"),
+    "extraArgs": (["--sync-burst=2"], "- --sync-burst=2"),
+    "initContainer.enabled": (False, "!initContainers"),
+    "nodeSelector": ({"zone": "a"}, "zone: a"),
+    "affinity": ({"nodeAffinity": {}}, "nodeAffinity: {}"),
+    "tolerations": ([{"key": "only"}], "- key: only"),
+    "priorityClassName": ("other", "priorityClassName: other"),
+    "updateStrategy.type": ("OnDelete", "type: OnDelete"),
+    "updateStrategy.rollingUpdate.maxUnavailable": (3, "maxUnavailable: 3"),
+    "terminationGracePeriodSeconds": (77, "terminationGracePeriodSeconds: 77"),
+    "podAnnotations": ({"note": "yes"}, 'annotations:\n        note: "yes"'),
+    "podLabels": ({"team": "net"}, "team: net"),
+    "resources.requests.cpu": ("77m", "cpu: 77m"),
+    "resources.requests.memory": ("77Mi", "memory: 77Mi"),
+    "resources.limits.memory": ("7Gi", "memory: 7Gi"),
+    **{
+        f"{probe}Probe.{field}": (77, f"{field}: 77")
+        for probe, field in (
+            ("startup", "periodSeconds"),
+            ("startup", "failureThreshold"),
+            ("liveness", "periodSeconds"),
+            ("liveness", "timeoutSeconds"),
+            ("readiness", "periodSeconds"),
+            ("readiness", "timeoutSeconds"),
+        )
+    },
+    "rbac.create": (False, "!kind: ClusterRole\n"),
+    "serviceAccount.create": (False, "!kind: ServiceAccount\nmetadata"),
+    "serviceAccount.name": ("other", "serviceAccountName: other"),
+    "serviceAccount.annotations": ({"role": "arn"}, "role: arn"),
+    "namespace.create": (True, "kind: Namespace"),
+    "metrics.enabled": (True, "metricsBindAddress: 0.0.0.0:10249"),
+    "metrics.port": (7777, "metricsBindAddress: 0.0.0.0:7777"),
+    "metrics.serviceMonitor.enabled": (True, "kind: ServiceMonitor"),
+    "metrics.serviceMonitor.interval": ("7s", "interval: 7s"),
+    "metrics.serviceMonitor.labels": ({"release": "prometheus"}, "release: prometheus"),
+    "metrics.prometheusRule.enabled": (True, "kind: PrometheusRule"),
+    "metrics.prometheusRule.labels": ({"role": "alerts"}, "role: alerts"),
+    "metrics.dashboard.enabled": (True, '"title": "knft"'),
+    "metrics.dashboard.labels.grafana_dashboard": ("yes", 'grafana_dashboard: "yes"'),
+}
+"""A value for each path, and what the output has then and not before; with "!", what it has before and not then."""
+
+NEEDED: dict[str, dict[str, Any]] = {
+    "kubeProxyConfig.configMap": {"kubeProxyConfig": {"enabled": True}},
+    "metrics.port": {"metrics": {"enabled": True}},
+    "metrics.serviceMonitor.enabled": {"metrics": {"enabled": True}},
+    "metrics.serviceMonitor.interval": {"metrics": MONITORING},
+    "metrics.serviceMonitor.labels": {"metrics": MONITORING},
+    "metrics.prometheusRule.labels": {"metrics": MONITORING},
+    "metrics.dashboard.labels.grafana_dashboard": {"metrics": MONITORING},
+}
+"""Other values that a value needs to have an effect."""
+
+
+def test_each_value_of_the_chart_is_exercised_and_in_the_schema() -> None:
+    assert _leaves(yaml.safe_load((CHART / "values.yaml").read_text())) == EXERCISED.keys()
+
+
+@pytest.mark.parametrize("path", EXERCISED)
+def test_value_has_its_effect(tmp_path: Path, path: str) -> None:
+    value, expected = EXERCISED[path]
+    before = _merged(HOST, NEEDED.get(path, {}))
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    without, with_value = helm(before, tmp_path), helm(_merged(before, value), tmp_path)
+    if expected.startswith("!"):
+        without, with_value = with_value, without
+    assert expected.removeprefix("!") in with_value
+    assert expected.removeprefix("!") not in without
+
+
+def _merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    result = dict(first)
+    for name, value in second.items():
+        both = isinstance(value, dict) and isinstance(result.get(name), dict)
+        result[name] = _merged(result[name], value) if both else value
+    return result
