@@ -11,7 +11,7 @@ _PATTERNS = (
     r"usr/lib/\w+-linux-gnu/(audit|engines-3|gconv|perl-base|security)(/|$)",
     r"etc/(cron\.|default|init\.d|ld\.so\.conf\.d|logrotate\.d|nftables\.conf|python|terminfo)",
     # Programs of the C library and of Python's package.
-    r"usr/s?bin/(?!knft$|nft$|python3)",
+    r"usr/s?bin/(?!knft$|nft$|python3|ip6?tables|xtables|ipset$|ipvsadm$)",
     # Modules that nothing imports, and those whose libraries are not in the image (variant.py).
     rf"{_PYTHON}/(curses|dbm|distutils|ensurepip|idlelib|lib2to3|pydoc_data|sqlite3|test|tkinter|turtledemo|venv)(/|$)",
     rf"{_PYTHON}/(crypt|sitecustomize)\.py$",

@@ -56,12 +56,17 @@ _UNUSED = (
     *("libdb5.3", "libdb5.3t64", "libsqlite3-0", "libncursesw6", "media-types"),  # dbm, sqlite3, curses, mimetypes
     *("libreadline8", "libreadline8t64", "readline-common", "libuuid1", "libcrypt1"),  # readline, _uuid, crypt
     "openssl-provider-legacy",
+    *("lsb-base", "sysvinit-utils"),  # init scripts
 )
+
+
+_PROGRAMS = ("nftables", "netbase", "iptables", "ipset", "ipvsadm")
 
 
 def _variant(name: str, suite: str, python: str) -> Variant:
     # nftables is the command nft, to look at the tables in the pod; netbase has the names of protocols, which it shows.
-    packages = (f"python{python}-minimal", f"libpython{python}-stdlib", "libnftables1", "nftables", "netbase")
+    # iptables, ipset and ipvsadm read and remove kube-proxy's rules.
+    packages = (f"python{python}-minimal", f"libpython{python}-stdlib", "libnftables1", *_PROGRAMS)
     return Variant(name, suite, python, packages, _UNUSED)
 
 

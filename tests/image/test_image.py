@@ -150,6 +150,24 @@ def test_daemon_needs_only_net_admin_and_writes_no_file(container: Container) ->
     assert "10.96.0.10 . tcp . 80" in listed.stdout
 
 
+@pytest.mark.parametrize("program", ["iptables-nft", "ip6tables-nft", "iptables-legacy", "ip6tables-legacy"])
+def test_rules_of_kube_proxy_can_be_compared_and_removed(container: Container, program: str) -> None:
+    """The image has the programs that read and remove them."""
+    chain = "*nat\n:KUBE-SERVICES - [0:0]\n-A PREROUTING -j KUBE-SERVICES\nCOMMIT\n"
+    capabilities = ("CAP_NET_ADMIN", "CAP_NET_RAW")
+    container.namespace.run([f"{program}-restore"], stdin=chain)
+    found = container.run(f"/usr/sbin/{program}-save", capabilities=capabilities)
+    assert ":KUBE-SERVICES - [0:0]" in found.stdout, found.stderr
+    compared = container.run(
+        "/usr/bin/knft", "diff", "--live", "-f", "/run", *NODE, mount=EXAMPLES, capabilities=capabilities
+    )
+    assert (compared.returncode, compared.stderr) == (1, "")
+    assert "Clients would see a difference" in compared.stdout
+    removed = container.run("/usr/bin/knft", "cleanup", "--kube-proxy", "all", capabilities=capabilities)
+    assert removed.returncode == 0, removed.stderr
+    assert "KUBE-SERVICES" not in container.namespace.run([f"{program}-save"]).stdout
+
+
 @pytest.mark.parametrize(
     "command",
     [
