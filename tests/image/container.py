@@ -17,13 +17,21 @@ class Container(Struct, frozen=True):
     namespace: Namespace
 
     def run(
-        self, *command: str, mount: Path | None = None, capabilities: tuple[str, ...] = ("CAP_NET_ADMIN",)
+        self,
+        *command: str,
+        mount: Path | None = None,
+        capabilities: tuple[str, ...] = ("CAP_NET_ADMIN",),
+        has_writable_run: bool = False,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command as uid 0 with only these capabilities; ``/run`` is the directory ``mount``, read-only."""
+        """Run a command as uid 0 with only these capabilities.
+
+        ``/run`` is the directory ``mount``, read-only, or an empty one that is writable.
+        """
         arguments = [
             *("bwrap", "--ro-bind", str(self.root), "/", *_ISOLATED, "--cap-drop", "ALL"),
             *(word for name in capabilities for word in ("--cap-add", name)),
             *(("--ro-bind", str(mount), "/run") if mount is not None else ()),
+            *(("--tmpfs", "/run") if has_writable_run else ()),
         ]
         return self.namespace.run([*arguments, "--", *command], check=False)
 
