@@ -35,7 +35,7 @@ def _packages(variant: Variant, architecture: Architecture) -> Iterator[Package]
         msg = f"apt has no mirror of Debian: set {missing} to the address of one"
         raise ImageError(msg)
     with tempfile.TemporaryDirectory() as folder:
-        apt = _private_apt(Path(folder), variant, architecture, areas)
+        apt = private_apt(Path(folder), variant, architecture, areas)
         run(["apt-get", *apt, "update"])
         simulated = run(["apt-get", *apt, "install", "--simulate", "--no-install-recommends", *variant.packages])
         chosen = re.findall(r"^Inst (\S+) \((\S+) ", simulated, re.MULTILINE)
@@ -50,7 +50,7 @@ def _package(apt: tuple[str, ...], name: str, version: str) -> Package:
     return Package(record["SHA256"], area, record["Filename"])
 
 
-def _private_apt(
+def private_apt(
     folder: Path, variant: Variant, architecture: Architecture, areas: Mapping[str, str]
 ) -> tuple[str, ...]:
     """Return flags for apt with which it reads and writes in ``folder`` only, and no package is installed yet."""

@@ -23,7 +23,7 @@ def _report(release: str = "6.1.0-56-cloud-amd64", status: int = 0, **counts: in
 def test_report_without_failures_passes() -> None:
     verdict = parse(_report())
     assert verdict.tests == 109
-    assert list(verdict.failure_messages()) == []
+    assert list(verdict.failure_messages("6.1")) == []
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_report_without_failures_passes() -> None:
     ],
 )
 def test_each_failure_fails_the_run(report: bytes, message: str) -> None:
-    assert list(parse(report).failure_messages()) == [message]
+    assert list(parse(report).failure_messages("6.1")) == [message]
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,15 @@ def test_modules_are_loaded_after_their_dependencies(tmp_path: Path) -> None:
     (folder / "modules.dep").write_text("a/top.ko: b/middle.ko b/base.ko\nb/middle.ko: b/base.ko\nb/base.ko:\n")
     files = Kernel(tmp_path, "6.1.0").modules(["top", "middle"])
     assert [path.name for path in files] == ["base.ko", "middle.ko", "top.ko"]
+
+
+def test_compressed_modules_are_found_and_builtin_ones_skipped(tmp_path: Path) -> None:
+    folder = tmp_path / "lib" / "modules" / "6.12.1"
+    folder.mkdir(parents=True)
+    (folder / "modules.dep").write_text("a/top.ko.xz: b/base.ko.xz\nb/base.ko.xz:\n")
+    (folder / "modules.builtin").write_text("kernel/fs/inside.ko\n")
+    files = Kernel(tmp_path, "6.12.1").modules(["inside", "top"])
+    assert [path.name for path in files] == ["base.ko.xz", "top.ko.xz"]
 
 
 def test_archive_has_the_newc_format() -> None:

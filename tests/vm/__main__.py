@@ -1,43 +1,55 @@
-"""``python -m tests.vm [PYTEST OPTIONS]`` boots the virtual machine, runs TESTS in it and reports the result."""
+"""``python -m tests.vm [PYTEST OPTIONS]`` boots the virtual machine with each kernel, runs tests and reports them."""
 
 import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from deploy.programs.build import programs
+from deploy.programs.build import Programs, programs
 from deploy.programs.errors import SetupError
 from tests.vm import initramfs, kernel, machine, report
 from tests.vm.errors import VmError
 
-TESTS = (
-    "tests/vm/test_old_kernel_packets.py",
-    "tests/vm/test_ipvs_packets.py",
-    "tests/vm/test_ipvs_takeover.py",
-    "tests/vm/test_ipvs_migration.py",
-    "tests/sync/test_affinity_recovery.py",
-)
-"""The tests that run in the guest, all in one boot. The kernel loads the modules that they need."""
+TESTS: Mapping[kernel.Series, Sequence[str]] = {
+    kernel.DEBIAN12: (
+        "tests/vm/test_old_kernel_packets.py",
+        "tests/vm/test_ipvs_packets.py",
+        "tests/vm/test_ipvs_takeover.py",
+        "tests/vm/test_ipvs_migration.py",
+        "tests/sync/test_affinity_recovery.py",
+    ),
+    kernel.DEBIAN13: ("tests/vm/test_debian13_packets.py", "tests/sync/test_endpoint_ids.py"),
+}
+"""The tests that run in the guest, all of a kernel in one boot. The kernel loads the modules that they need."""
 TIME_LIMIT = 3000.0
 """Seconds after which a guest that is still running is stopped."""
 CHECKOUT = Path(__file__).parent.parent.parent
 
 
 def _main() -> None:
-    started = time.monotonic()
-    command = [sys.executable, "-m", "pytest", *TESTS, *sys.argv[1:]]
+    messages: list[str] = []
     try:
-        _prepare(command)
         built = programs()
-        color = "yes" if sys.stdout.isatty() else "no"
-        guest_command = ["env", f"KUBE_PROXY={built.path('kube-proxy')}", *command, "-q", "--color", color]
-        result = _run(kernel.fetch(), guest_command, built.folder)
+        for series, tests in TESTS.items():
+            messages += _test(series, tests, built)
     except (SetupError, VmError) as error:
         sys.exit(f"test-vm: {error}")
+    sys.exit("\n".join(f"test-vm: {message}" for message in messages) or 0)
+
+
+def _test(series: kernel.Series, tests: Sequence[str], built: Programs) -> Iterator[str]:
+    """Run tests on a kernel; yield the reasons why they have failed."""
+    started = time.monotonic()
+    command = [sys.executable, "-m", "pytest", *tests, *sys.argv[1:]]
+    _prepare(command)
+    color = "yes" if sys.stdout.isatty() else "no"
+    guest_command = ["env", f"KUBE_PROXY={built.path('kube-proxy')}", *command, "-q", "--color", color]
+    result = _run(kernel.fetch(series), guest_command, built.folder)
     elapsed = time.monotonic() - started
     print(f"test-vm: {result.tests} tests on kernel {result.release}, {elapsed:.0f} s in all", flush=True)
-    sys.exit("\n".join(f"test-vm: {message}" for message in result.failure_messages()) or 0)
+    yield from result.failure_messages(series.version)
 
 
 def _prepare(command: list[str]) -> None:

@@ -1,5 +1,6 @@
 """The guest's initramfs: busybox, the modules for the shared file system, and ``init``, which mounts the rest."""
 
+import lzma
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -31,11 +32,17 @@ def build(kernel: Kernel, settings: str) -> bytes:
         Entry("bin/busybox", stat.S_IFREG | 0o755, _BUSYBOX.read_bytes()),
         # Numbered, because they have to be loaded in this order.
         *(
-            Entry(f"modules/{number:02}-{path.name}", stat.S_IFREG | 0o644, path.read_bytes())
+            Entry(f"modules/{number:02}-{path.name.removesuffix('.xz')}", stat.S_IFREG | 0o644, _read_module(path))
             for number, path in enumerate(modules)
         ),
     ]
     return archive(entries)
+
+
+def _read_module(path: Path) -> bytes:
+    """Return a module as insmod of busybox loads it; Debian 13 compresses them."""
+    content = path.read_bytes()
+    return lzma.decompress(content) if path.suffix == ".xz" else content
 
 
 def archive(entries: Iterable[Entry]) -> bytes:

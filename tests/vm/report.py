@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.vm.errors import VmError
-from tests.vm.kernel import SERIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +21,10 @@ class GuestResult:
     errors: int
     skipped: int
 
-    def failure_messages(self) -> Iterator[str]:
-        """Yield each reason why the run has failed."""
-        if not self.release.startswith(f"{SERIES}."):
-            yield f"the guest's kernel is {self.release}, not {SERIES}"
+    def failure_messages(self, version: str) -> Iterator[str]:
+        """Yield each reason why the run on a kernel of this version, such as 6.1, has failed."""
+        if not self.release.startswith(f"{version}."):
+            yield f"the guest's kernel is {self.release}, not {version}"
         if self.tests == 0:
             yield "no test ran"
         for count, what in ((self.failures, "failed"), (self.errors, "had errors"), (self.skipped, "were skipped")):
