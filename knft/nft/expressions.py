@@ -27,7 +27,7 @@ class Meta(Struct, frozen=True, tag=True):
 
 
 class Ct(Struct, frozen=True, tag=True):
-    """A connection's property: ``ct state``, ``ct status``."""
+    """A connection's property: ``ct state``, ``ct status``, ``ct protocol``."""
 
     key: str
 
@@ -54,7 +54,7 @@ class Constant(Struct, frozen=True, tag=True):
 class Concat(Struct, frozen=True, tag=True):
     """Several expressions as one key, joined by ``.`` in nft text."""
 
-    parts: tuple[Payload | Meta | RandomNumber | Constant, ...]
+    parts: tuple[Payload | Meta | Ct | RandomNumber | Constant, ...]
 
 
 KeyExpression = Payload | Meta | Concat

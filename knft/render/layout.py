@@ -207,8 +207,11 @@ def _services_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
 def _firewall_rules(family: Family) -> tuple[nft.Rule, ...]:
     frontend = (_daddr(family), *_SERVICE_PORT)
     source = nft.Payload(family.nft, "saddr")
+    # "ct protocol" is "meta l4proto" in network byte order, which a set with intervals needs: libnftables 1.0.6 converts
+    # the other one with an expression that kernel 6.12.117 refuses ("Operation not supported").
+    range_key = (_daddr(family), nft.Ct("protocol"), nft.Payload("th", "dport"), source)
     source_restricted = nft.Match(nft.Concat(frontend), nft.Reference(names.SOURCE_RESTRICTED_FRONTENDS))
-    not_allowed = nft.Match(nft.Concat((*frontend, source)), nft.Reference(names.SOURCE_RANGES), "!=")
+    not_allowed = nft.Match(nft.Concat(range_key), nft.Reference(names.SOURCE_RANGES), "!=")
     return (
         nft.Rule((source_restricted, not_allowed, nft.Drop()), "load balancer source ranges"),
         _on_frontend(family, names.SOURCE_RANGE_CHAINS),
