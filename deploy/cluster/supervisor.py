@@ -1,0 +1,144 @@
+"""Process 1 of a machine: starts processes on request, reaps them, and tells how they ended.
+
+Requests and replies are lines of JSON over a Unix socket, whose directory is outside of the machine's namespaces.
+"""
+
+import os
+import selectors
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+SOCKET = "control.sock"
+_SECONDS = 5.0
+
+
+class Request(Struct, frozen=True, omit_defaults=True):
+    """A request: starts the process ``name`` if there is a command, sends it a signal if there is one."""
+
+    name: str = ""
+    command: tuple[str, ...] = ()
+    environment: Mapping[str, str] = {}
+    log: str = ""
+    signal: int = 0
+
+
+class Reply(Struct, frozen=True):
+    """The processes that run, with their ids in the machine, and the exit statuses of those that ended.
+
+    A negative status is a signal's number, as in the module subprocess.
+    """
+
+    running: dict[str, int] = {}
+    ended: dict[str, int] = {}
+    error: str = ""
+
+
+class _Processes(Struct):
+    """The processes by name."""
+
+    running: dict[str, int] = field(default_factory=dict)
+    ended: dict[str, int] = field(default_factory=dict)
+
+    def answer(self, request: Request) -> Reply:
+        """Carry out a request."""
+        error = ""
+        try:
+            if request.command:
+                self._start(request)
+            elif request.signal:
+                os.kill(self.running[request.name], request.signal)
+        except KeyError:
+            error = f"{request.name} is not running"
+        except OSError as problem:
+            error = f"{request.name}: {problem}"
+        return Reply(self.running, self.ended, error)
+
+    def _start(self, request: Request) -> None:
+        if request.name in self.running:
+            raise FileExistsError(0, "it is running")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self.running[request.name] = os.posix_spawnp(
+            request.command[0],
+            request.command,
+            {**os.environ, **request.environment},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, request.log or os.devnull, flags, 0o644),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ],
+            setsid=True,
+            # Python ignores SIGPIPE, and this process ignores the others.
+            setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM],
+        )
+        self.ended.pop(request.name, None)
+
+    def reap(self) -> None:
+        """Reap all processes that have ended, also those that were not started here."""
+        names = {pid: name for name, pid in self.running.items()}
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid in names:
+                del self.running[names[pid]]
+                self.ended[names[pid]] = os.waitstatus_to_exitcode(status)
+
+
+def supervise(folder: Path) -> None:
+    """Serve requests at ``control.sock`` in a directory, for ever."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    processes, listener = _Processes(), _listen(folder)
+    children, wakeup = socket.socketpair()
+    for each in (children, wakeup):
+        each.setblocking(False)
+    signal.set_wakeup_fd(wakeup.fileno())
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    selector = selectors.DefaultSelector()
+    for source in (listener, children):
+        selector.register(source, selectors.EVENT_READ)
+    while True:
+        for key, _ in selector.select():
+            if key.fileobj is children:
+                children.recv(4096)
+            processes.reap()
+            if key.fileobj is listener:
+                _serve(listener, processes)
+
+
+def address(folder: int) -> str:
+    """Return the socket's address by an open file of its directory: the length of an address is limited."""
+    return f"/proc/self/fd/{folder}/{SOCKET}"
+
+
+def _listen(folder: Path) -> socket.socket:
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    listener = socket.socket(socket.AF_UNIX)
+    partial = f"{address(directory)}.partial"
+    Path(partial).unlink(missing_ok=True)
+    listener.bind(partial)
+    listener.listen()
+    # Whoever finds the socket can connect to it.
+    Path(partial).rename(address(directory))
+    os.close(directory)
+    return listener
+
+
+def _serve(listener: socket.socket, processes: _Processes) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.settimeout(_SECONDS)
+        try:
+            with connection.makefile("rwb") as stream:
+                request = msgspec.json.decode(stream.readline(), type=Request)
+                stream.write(msgspec.json.encode(processes.answer(request)) + b"\n")
+        except (OSError, msgspec.DecodeError) as error:
+            print(f"supervisor: {error}", flush=True)
