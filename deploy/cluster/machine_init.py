@@ -27,10 +27,14 @@ class MachineSettings(Struct, frozen=True):
 
     hostname: str
     cgroups: tuple[Hierarchy, ...] = ()
+    overlays: Mapping[str, str] = {}
+    """Directories whose changes go to a directory outside: the machine's writes stay in the cluster's state."""
     tmpfs: tuple[str, ...] = ()
     """Directories that are empty in the machine."""
     folders: tuple[str, ...] = ()
-    """Directories to create in the machine, below ``tmpfs``."""
+    """Directories to create in the machine, below ``overlays`` or ``tmpfs``."""
+    files: Mapping[str, str] = {}
+    """Files that are copied into the machine: the path there, and the one outside."""
     binds: Mapping[str, str] = {}
     """Directories and files that the machine sees at another path: the path there, and the one outside."""
     sysctls: Mapping[str, str] = {}
@@ -60,10 +64,14 @@ def _init(settings: MachineSettings) -> None:
     socket.sethostname(settings.hostname)
     if settings.cgroups:
         _mount_sysfs(settings.cgroups)
+    for target, changes in settings.overlays.items():
+        _mount_overlay(target, Path(changes))
     for target in settings.tmpfs:
         _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", target)
     for folder in settings.folders:
         Path(folder).mkdir(parents=True, exist_ok=True)
+    for target, source in settings.files.items():
+        _copy(Path(source), Path(target))
     for target, source in settings.binds.items():
         _mount("--bind", source, target)
     for name, value in settings.sysctls.items():
@@ -73,6 +81,20 @@ def _init(settings: MachineSettings) -> None:
             path.write_text(value)
     # A kubelet's volumes are mounted in the namespaces of containers, too.
     _mount("--make-rshared", "/")
+
+
+def _mount_overlay(target: str, changes: Path) -> None:
+    upper, work = changes / "upper", changes / "work"
+    for each in (upper, work):
+        each.mkdir(parents=True, exist_ok=True)
+    _mount("-t", "overlay", "-o", f"lowerdir={target},upperdir={upper},workdir={work}", "overlay", target)
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Often a symbolic link to a file in /run.
+    target.unlink(missing_ok=True)
+    target.write_bytes(source.read_bytes())
 
 
 def _mount_sysfs(cgroups: tuple[Hierarchy, ...]) -> None:

@@ -62,9 +62,7 @@ def _package(apt: tuple[str, ...], name: str, version: str) -> Package:
     return Package(record["SHA256"], area, record["Filename"])
 
 
-def private_apt(
-    folder: Path, suite: str, architecture: Architecture, areas: Mapping[str, str]
-) -> tuple[str, ...]:
+def private_apt(folder: Path, suite: str, architecture: Architecture, areas: Mapping[str, str]) -> tuple[str, ...]:
     """Return flags for apt with which it reads and writes in ``folder`` only, and no package is installed yet."""
     for name in ("state/lists/partial", "cache/archives/partial", "empty"):
         (folder / name).mkdir(parents=True)

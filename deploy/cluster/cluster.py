@@ -1,0 +1,215 @@
+"""Cluster: starts, uses and removes a cluster.
+
+::
+
+    cluster = Cluster(State(folder))
+    cluster.up(make_plan(nodes=2))
+    cluster.kubectl("get", "nodes")
+    cluster.node("node1").machine.stop_process("kubelet")
+    cluster.down()
+"""
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from deploy.cluster import forwarder, objects, processes
+from deploy.cluster.control_plane import ControlPlane
+from deploy.cluster.images import Images, make_images
+from deploy.cluster.keys import ADMIN, Keys
+from deploy.cluster.machine import Machine
+from deploy.cluster.node import Node
+from deploy.cluster.packages import Unpacked, unpack_packages
+from deploy.cluster.plan import API_PORT, Plan, Proxy
+from deploy.cluster.state import State
+from deploy.programs.build import Programs, programs
+from deploy.programs.errors import SetupError
+
+_PROGRAMS = (
+    *("keys", "pause", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
+    *("kubelet", "kubectl", "kube-proxy", "coredns", "agnhost"),
+)
+_BASE = processes.CHECKOUT / "deploy" / "kustomize" / "base"
+_READY_SECONDS = 180
+
+
+class Cluster:
+    """A cluster, whose state is in a directory; another process can use and remove it."""
+
+    def __init__(self, state: State, report: Callable[[str], None] = print) -> None:
+        """Start nothing; ``report`` gets a line at each step."""
+        self.state = state
+        self._report = report
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan of the running cluster."""
+        return self.state.read_plan()
+
+    @cached_property
+    def programs(self) -> Programs:
+        """The Go programs, built if they are missing."""
+        return programs(_PROGRAMS)
+
+    @cached_property
+    def _packages(self) -> Unpacked:
+        return unpack_packages()
+
+    @cached_property
+    def keys(self) -> Keys:
+        """The keys and kubeconfigs."""
+        return Keys(self.programs.path("keys"), self.state.keys)
+
+    @cached_property
+    def control_plane(self) -> ControlPlane:
+        """The control plane."""
+        return ControlPlane(self.state, self.plan, self.programs, self.keys)
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes."""
+        tools = (self.programs, self._packages, self.keys)
+        return tuple(Node(self.state, self.plan, node, tools) for node in self.plan.nodes)
+
+    def node(self, name: str) -> Node:
+        """Return a node by its name; raise SetupError if there is none."""
+        found = self.plan.node(name)
+        return next(node for node in self.nodes if node.plan == found)
+
+    def up(self, plan: Plan) -> None:
+        """Start a cluster, and wait until all pods are ready; raise SetupError if that fails, and remove it."""
+        with self._step("programs, packages and images"):
+            images = make_images(self.programs, self._packages)
+        with self.state.locked():
+            self.state.create(plan)
+            try:
+                self._start(images)
+            except BaseException as error:
+                # With the logs, the reason would be lost: the message has their last lines.
+                kept = self._keep_logs()
+                self._remove()
+                if isinstance(error, SetupError):
+                    msg = f"{error}\nThe cluster was removed; its logs are in {kept}"
+                    raise SetupError(msg) from error
+                raise
+
+    def _start(self, images: Images) -> None:
+        with self._step("keys"):
+            self.keys.create(self.plan)
+        with self._step("control plane, containerd and images"):
+            self._start_machines(images)
+        with self._step("kubelets"):
+            self._write_kubeconfig()
+            self._apply_nodes()
+            for node in self.nodes:
+                node.start_kubelet()
+                if node.plan.proxy is Proxy.KUBE_PROXY:
+                    node.start_kube_proxy()
+            self._apply("coredns", objects.list_of(objects.coredns_objects(self.plan)))
+            self._apply_knft(images.knft_tag)
+            self.wait_for_nodes()
+        with self._step("pods"):
+            self.wait_for_pods()
+
+    def _start_machines(self, images: Images) -> None:
+        """Start the control plane and the nodes at the same time."""
+        self.control_plane.start_machine()
+        with ThreadPoolExecutor(len(self.nodes) + 1) as pool:
+            tasks = [pool.submit(self._start_node, node, images) for node in self.nodes]
+            tasks.append(pool.submit(self.control_plane.start_components))
+            for task in tasks:
+                task.result()
+
+    def _start_node(self, node: Node, images: Images) -> None:
+        node.start_machine(self.control_plane)
+        node.start_containerd()
+        node.import_images(images.archives)
+
+    def _write_kubeconfig(self) -> None:
+        """Start the forwarder, and write the kubeconfig that uses it."""
+        port, log = forwarder.free_port(), self.state.logs / "forwarder.log"
+        target = (str(self.control_plane.machine.pid), self.plan.api_host, str(API_PORT))
+        processes.start([sys.executable, "-m", "deploy.cluster.forwarder", str(port), *target], log, self._forwarder)
+        server = f"https://{forwarder.LOOPBACK}:{port}"
+        self.keys.write_kubeconfig(self.state.kubeconfig, ADMIN, server)
+
+    @property
+    def _forwarder(self) -> Path:
+        return self.state.folder / "forwarder.json"
+
+    def _apply_nodes(self) -> None:
+        nodes = objects.list_of(objects.node_object(node) for node in self.plan.nodes)
+        self._apply("nodes", nodes, "--server-side", "--force-conflicts")
+
+    def _apply(self, name: str, content: dict[str, Any], *flags: str) -> None:
+        path = self.state.generated / f"{name}.json"
+        path.write_text(json.dumps(content, indent=2))
+        self.kubectl("apply", f"--filename={path}", *flags)
+
+    def _apply_knft(self, tag: str) -> None:
+        """Apply the kustomization of knft, also if no node has its label yet."""
+        folder = self.state.generated / "knft"
+        # A copy, because a kustomization refers to others by relative paths.
+        shutil.copytree(_BASE, folder / "base")
+        (folder / "config.yaml").write_text(json.dumps(objects.knft_configuration(self.plan), indent=2))
+        kustomization = objects.knft_kustomization(self.plan, "base", tag)
+        (folder / "kustomization.yaml").write_text(json.dumps(kustomization, indent=2))
+        self.kubectl("apply", f"--kustomize={folder}")
+
+    def wait_for_nodes(self) -> None:
+        """Wait until all nodes are ready."""
+        self.kubectl("wait", "--for=condition=Ready", "node", "--all", f"--timeout={_READY_SECONDS}s")
+
+    def wait_for_pods(self) -> None:
+        """Wait until knft's DaemonSet and CoreDNS are ready; without a Service proxy, CoreDNS cannot be."""
+        workloads = ["daemonset/knft"]
+        if any(node.proxy is not Proxy.NONE for node in self.plan.nodes):
+            workloads.append("deployment/coredns")
+        for workload in workloads:
+            self.kubectl("rollout", "status", workload, "--namespace=kube-system", f"--timeout={_READY_SECONDS}s")
+
+    def kubectl(self, *arguments: str, stdin: str = "") -> str:
+        """Run kubectl as the cluster's administrator; return its output. Raise SetupError if it fails."""
+        command = [self.programs.path("kubectl"), f"--kubeconfig={self.keys.kubeconfig(ADMIN)}", *arguments]
+        what = f"kubectl {' '.join(arguments[:2])}"
+        return processes.run(self.control_plane.machine.network_command(*command), what, stdin)
+
+    def machine(self, name: str) -> Machine:
+        """Return the control plane's or a node's machine by its name; raise SetupError if there is none."""
+        if name == self.control_plane.machine.name:
+            return self.control_plane.machine
+        return self.node(name).machine
+
+    def down(self) -> None:
+        """Remove everything of the cluster, however much of it was started."""
+        with self.state.locked():
+            self._remove()
+
+    def _remove(self) -> None:
+        """Remove nodes first: they would report the loss of the control plane."""
+        processes.kill(self._forwarder)
+        names = sorted(self.state.machines(), key=lambda name: name == "control-plane")
+        with ThreadPoolExecutor(len(names) + 1) as pool:
+            machines = [Machine(name, self.state.machine(name), self.state.logs) for name in names]
+            for task in [pool.submit(machine.remove) for machine in machines]:
+                task.result()
+        self.state.remove()
+
+    def _keep_logs(self) -> Path:
+        kept = self.state.folder.with_name(f"{self.state.folder.name}-failed-logs")
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(self.state.logs, kept)
+        return kept
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        self._report(f"cluster: {name}: {time.monotonic() - started:.1f} s")
