@@ -102,7 +102,7 @@ def create(name: str, own: Sequence[Hierarchy]) -> tuple[Hierarchy, ...]:
 
 
 def _inherit_cpus(parent: Path, child: Path) -> None:
-    """A new cgroup of v1 has no processors and no memory nodes; the node's own children shall inherit them."""
+    """Set processors and memory nodes, which a new cgroup of v1 lacks, also for the children of the node."""
     for name in ("cpuset.cpus", "cpuset.mems"):
         (child / name).write_text((parent / name).read_text())
     (child / "cgroup.clone_children").write_text("1")

@@ -13,15 +13,15 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from deploy.cluster import forwarder, objects, processes
 from deploy.cluster.control_plane import ControlPlane
+from deploy.cluster.image_store import copy_image_store, make_image_store
 from deploy.cluster.images import Images, make_images
 from deploy.cluster.keys import ADMIN, Keys
 from deploy.cluster.machine import Machine
@@ -47,6 +47,7 @@ class Cluster:
         """Start nothing; ``report`` gets a line at each step."""
         self.state = state
         self._report = report
+        self._started = time.monotonic()
 
     @cached_property
     def plan(self) -> Plan:
@@ -85,12 +86,13 @@ class Cluster:
 
     def up(self, plan: Plan) -> None:
         """Start a cluster, and wait until all pods are ready; raise SetupError if that fails, and remove it."""
-        with self._step("programs, packages and images"):
-            images = make_images(self.programs, self._packages)
+        self._step("programs, packages and images")
+        images = make_images(self.programs, self._packages)
+        store = make_image_store(images.archives, self.programs, self._packages)
         with self.state.locked():
             self.state.create(plan)
             try:
-                self._start(images)
+                self._start(images, store)
             except BaseException as error:
                 # With the logs, the reason would be lost: the message has their last lines.
                 kept = self._keep_logs()
@@ -100,37 +102,38 @@ class Cluster:
                     raise SetupError(msg) from error
                 raise
 
-    def _start(self, images: Images) -> None:
-        with self._step("keys"):
-            self.keys.create(self.plan)
-        with self._step("control plane, containerd and images"):
-            self._start_machines(images)
-        with self._step("kubelets"):
-            self._write_kubeconfig()
-            self._apply_nodes()
-            for node in self.nodes:
-                node.start_kubelet()
-                if node.plan.proxy is Proxy.KUBE_PROXY:
-                    node.start_kube_proxy()
-            self._apply("coredns", objects.list_of(objects.coredns_objects(self.plan)))
-            self._apply_knft(images.knft_tag)
-            self.wait_for_nodes()
-        with self._step("pods"):
-            self.wait_for_pods()
+    def _start(self, images: Images, store: Path) -> None:
+        self._step("control plane and containerd")
+        self.keys.create(self.plan)
+        self._start_machines(store)
+        self._step("kubelets")
+        self._write_kubeconfig()
+        self._apply_nodes()
+        for node in self.nodes:
+            node.start_kubelet()
+            if node.plan.proxy is Proxy.KUBE_PROXY:
+                node.start_kube_proxy()
+        self._apply("coredns", objects.list_of(objects.coredns_objects(self.plan)))
+        self._apply_knft(images.knft_tag)
+        self.wait_for_nodes()
+        self._step("pods")
+        self.wait_for_pods()
+        self._step("ready")
 
-    def _start_machines(self, images: Images) -> None:
+    def _start_machines(self, store: Path) -> None:
         """Start the control plane and the nodes at the same time."""
         self.control_plane.start_machine()
         with ThreadPoolExecutor(len(self.nodes) + 1) as pool:
-            tasks = [pool.submit(self._start_node, node, images) for node in self.nodes]
+            tasks = [pool.submit(self._start_node, node, store) for node in self.nodes]
             tasks.append(pool.submit(self.control_plane.start_components))
             for task in tasks:
                 task.result()
 
-    def _start_node(self, node: Node, images: Images) -> None:
+    def _start_node(self, node: Node, store: Path) -> None:
+        node.machine.folder.mkdir(parents=True)
+        copy_image_store(store, node.containerd_folder)
         node.start_machine(self.control_plane)
         node.start_containerd()
-        node.import_images(images.archives)
 
     def _write_kubeconfig(self) -> None:
         """Start the forwarder, and write the kubeconfig that uses it."""
@@ -208,8 +211,6 @@ class Cluster:
         shutil.copytree(self.state.logs, kept)
         return kept
 
-    @contextmanager
-    def _step(self, name: str) -> Iterator[None]:
-        started = time.monotonic()
-        yield
-        self._report(f"cluster: {name}: {time.monotonic() - started:.1f} s")
+    def _step(self, name: str) -> None:
+        """Report what begins, with the time since this object was made."""
+        self._report(f"cluster: {time.monotonic() - self._started:5.1f} s  {name}")

@@ -10,6 +10,7 @@ from deploy.cluster.keys import Keys
 from deploy.cluster.machine import Machine
 from deploy.cluster.machine_init import MachineSettings
 from deploy.cluster.plan import API_PORT, Plan
+from deploy.cluster.processes import not_started
 from deploy.cluster.state import State
 from deploy.programs.build import Programs
 from deploy.programs.errors import SetupError
@@ -70,9 +71,9 @@ class ControlPlane:
         while not is_done():
             for name in needed:
                 if self.machine.exit_status(name) is not None:
-                    raise processes.failure(name, self.machine.log(name))
+                    raise not_started(name, self.machine.log(name))
             if time.monotonic() > deadline:
-                raise processes.failure(what, self.machine.log(what))
+                raise not_started(what, self.machine.log(what))
             time.sleep(0.2)
 
 

@@ -1,7 +1,8 @@
 """Forwards a port of this machine's loopback to the API server, which is in a network namespace.
 
 The process listens before it enters the namespace: a socket stays in the one where it was made. So the machine needs
-neither an interface nor a route nor a sysctl. ``python -m deploy.cluster.forwarder PORT PID HOST PORT`` serves for ever.
+neither an interface nor a route nor a sysctl. ``python -m deploy.cluster.forwarder PORT PID HOST PORT`` serves until it
+is killed.
 """
 
 import asyncio

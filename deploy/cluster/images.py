@@ -79,8 +79,9 @@ def make_images(programs: Programs, packages: Unpacked) -> Images:
 def _images(programs: Programs, packages: Unpacked) -> Iterator[_Image]:
     yield _Image(PAUSE, ("/pause",), {"pause": Path(programs.path("pause"))})
     yield _Image(COREDNS, ("/coredns",), {"coredns": Path(programs.path("coredns"))})
-    agnhost = {"agnhost": Path(programs.path("agnhost")), "bin/busybox": packages.busybox}
-    yield _Image(AGNHOST, ("/agnhost",), agnhost, {f"bin/{name}": "busybox" for name in _SHELL})
+    agnhost = {"agnhost": Path(programs.path("agnhost")), "usr/bin/busybox": packages.busybox}
+    links = {"bin": "usr/bin", **{f"usr/bin/{name}": "busybox" for name in _SHELL}}
+    yield _Image(AGNHOST, ("/agnhost",), agnhost, links)
 
 
 def _static(folder: Path, image: _Image) -> Path:
@@ -106,7 +107,7 @@ def _fill(root: Path, image: _Image) -> None:
     (root / "tmp").mkdir()
     (root / "tmp").chmod(0o1777)
     for name, source in image.files.items():
-        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, root / name)
         (root / name).chmod(0o755)
     for name, target in image.links.items():

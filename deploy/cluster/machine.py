@@ -53,7 +53,8 @@ class Machine:
         deadline = time.monotonic() + _START_SECONDS
         while not (self.folder / supervisor.SOCKET).exists():
             if not self.is_running or time.monotonic() > deadline:
-                raise processes.failure(f"{self.name}'s namespaces", self.log("init"))
+                what = f"{self.name}'s namespaces"
+                raise processes.not_started(what, self.log("init"))
             time.sleep(_INTERVAL)
 
     def kill(self) -> None:

@@ -74,13 +74,17 @@ def _init(settings: MachineSettings) -> None:
         _copy(Path(source), Path(target))
     for target, source in settings.binds.items():
         _mount("--bind", source, target)
-    for name, value in settings.sysctls.items():
+    _set_sysctls(settings.sysctls)
+    # A kubelet's volumes are mounted in the namespaces of containers, too.
+    _mount("--make-rshared", "/")
+
+
+def _set_sysctls(sysctls: Mapping[str, str]) -> None:
+    for name, value in sysctls.items():
         path = Path("/proc/sys", name)
         # A kernel without IPv6 lacks some.
         if path.exists():
             path.write_text(value)
-    # A kubelet's volumes are mounted in the namespaces of containers, too.
-    _mount("--make-rshared", "/")
 
 
 def _mount_overlay(target: str, changes: Path) -> None:

@@ -13,6 +13,7 @@ from deploy.cluster.packages import Unpacked
 from deploy.cluster.plan import NodePlan, Plan
 from deploy.cluster.state import State
 from deploy.programs.build import Programs
+from deploy.programs.errors import SetupError
 
 CONTAINERD, KUBELET, KUBE_PROXY = "containerd", "kubelet", "kube-proxy"
 _CONTAINERD_SECONDS = 60.0
@@ -33,9 +34,13 @@ class Node:
 
     def start_machine(self, control_plane: ControlPlane) -> None:
         """Start the machine, and connect it with the control plane's, which must run."""
+        self.boot()
+        network.connect_node(control_plane.machine, self.machine, self._cluster, self.plan)
+
+    def boot(self) -> None:
+        """Start the machine without a network."""
         files = self._write_files()
         self.machine.start(self._settings(files, cgroups.create(self._cgroup, cgroups.own_cgroups())))
-        network.connect_node(control_plane.machine, self.machine, self._cluster, self.plan)
 
     def _write_files(self) -> Path:
         files, plugins = self.machine.folder / "files", self.machine.folder / "plugins"
@@ -71,6 +76,11 @@ class Node:
             sysctls=network.SYSCTLS,
         )
 
+    @property
+    def containerd_folder(self) -> Path:
+        """The directory that containerd keeps images and containers in."""
+        return self.machine.folder / CONTAINERD
+
     def start_containerd(self) -> None:
         """Start containerd, and wait until it answers; raise SetupError if it does not."""
         binaries = self._packages.containerd.parent
@@ -83,8 +93,9 @@ class Node:
         ready = f"until [ -S {node_files.CONTAINERD_SOCKET} ] && {self._ctr('version')} > /dev/null; do sleep 0.1; done"
         try:
             processes.run(["timeout", str(_CONTAINERD_SECONDS), *self.machine.command("sh", "-c", f"{ready} 2>&1")])
-        except processes.SetupError as error:
-            raise processes.failure(f"{CONTAINERD} on {self.plan.name}", self.machine.log(CONTAINERD)) from error
+        except SetupError as error:
+            name = f"{CONTAINERD} on {self.plan.name}"
+            raise processes.not_started(name, self.machine.log(CONTAINERD)) from error
 
     def _ctr(self, *arguments: str) -> str:
         return " ".join([str(self._packages.containerd.with_name("ctr")), *arguments])

@@ -117,8 +117,8 @@ def make_plan(
 ) -> Plan:
     """Return the plan of a cluster; raise SetupError if it cannot be built.
 
-    ``zones`` is the number of zones, to which nodes are assigned in turn; 0 gives each node its own. ``proxies`` are the
-    Service proxies of the nodes, the last of which is also that of the nodes after it.
+    ``zones`` is the number of zones, to which nodes are assigned in turn; 0 gives each node its own. ``proxies`` are
+    the Service proxies of the nodes, the last of which is also that of the nodes after it.
     """
     if not 1 <= nodes <= _MAX_NODES - _FIRST_NODE:
         msg = f"a cluster has 1 to {_MAX_NODES - _FIRST_NODE} nodes, and not {nodes}"

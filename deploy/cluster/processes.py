@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -82,10 +83,8 @@ def _read(record: Path) -> ProcessRecord | None:
 
 def _start_time(pid: int) -> str:
     """Return a process's start time in ticks, empty if it has ended; reap it if it is a child of this process."""
-    try:
+    with suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        pass
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -93,7 +92,7 @@ def _start_time(pid: int) -> str:
     return "" if fields[0] == "Z" else fields[19]
 
 
-def failure(what: str, log: Path) -> SetupError:
+def not_started(what: str, log: Path) -> SetupError:
     """Return the error that something did not start, with the last lines of its log."""
     lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:] if log.exists() else []
     text = "".join(f"\n    {line[:300]}" for line in lines)

@@ -99,7 +99,7 @@ def supervise(folder: Path) -> None:
     processes, listener = _Processes(), _listen(folder)
     children, wakeup = socket.socketpair()
     for each in (children, wakeup):
-        each.setblocking(False)
+        each.settimeout(0)
     signal.set_wakeup_fd(wakeup.fileno())
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     selector = selectors.DefaultSelector()

@@ -1,0 +1,65 @@
+"""containerd's directory with all images of a cluster, made once; each node starts with a copy of it.
+
+An import takes seconds of each node's start. The copy has hard links to the files of the images, which containerd never
+changes: they are lower directories of overlays, and blobs named by their digests.
+"""
+
+import hashlib
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from deploy.cluster import processes
+from deploy.cluster.keys import Keys
+from deploy.cluster.node import CONTAINERD, Node
+from deploy.cluster.packages import Unpacked
+from deploy.cluster.plan import make_plan
+from deploy.cluster.state import State
+from deploy.programs import cache
+from deploy.programs.build import Programs
+
+_DATABASES = "*.db"
+"""The files that containerd writes to."""
+
+
+def make_image_store(archives: Sequence[Path], programs: Programs, packages: Unpacked) -> Path:
+    """Return the directory; import the archives if it does not exist. Raise SetupError if that fails."""
+    folder = cache.cache_folder() / "image-stores"
+    folder.mkdir(exist_ok=True)
+    names = " ".join([packages.root.name, *(path.name for path in archives)])
+    store = folder / hashlib.sha256(names.encode()).hexdigest()[:12]
+    with cache.locked(folder):
+        if not store.is_dir():
+            _import(archives, store, programs, packages)
+        cache.mark_used(store)
+        folder.touch()
+    return store
+
+
+def _import(archives: Sequence[Path], store: Path, programs: Programs, packages: Unpacked) -> None:
+    """Run containerd on a node without network and kubelet."""
+    with tempfile.TemporaryDirectory(dir=store.parent) as name:
+        state, plan = State(Path(name)), make_plan(1)
+        node = Node(state, plan, plan.nodes[0], (programs, packages, Keys(programs.path("keys"), state.keys)))
+        try:
+            node.boot()
+            node.start_containerd()
+            node.import_images(archives)
+            # So that it closes its databases.
+            node.machine.stop_process(CONTAINERD)
+        finally:
+            node.kill()
+        node.containerd_folder.rename(store)
+
+
+def copy_image_store(store: Path, target: Path) -> None:
+    """Copy the directory to ``target``, which does not exist."""
+    # Hard links are impossible between file systems.
+    linked = subprocess.run(["cp", "--archive", "--link", str(store), str(target)], check=False, capture_output=True)  # noqa: S607
+    if linked.returncode != 0:
+        processes.run(["cp", "--archive", "--force", "--no-target-directory", str(store), str(target)])
+        return
+    for database in store.rglob(_DATABASES):
+        copy = target / database.relative_to(store)
+        processes.run(["cp", "--archive", "--remove-destination", str(database), str(copy)])
