@@ -171,11 +171,8 @@ class Cluster:
         self.kubectl("wait", "--for=condition=Ready", "node", "--all", f"--timeout={_READY_SECONDS}s")
 
     def wait_for_pods(self) -> None:
-        """Wait until knft's DaemonSet and CoreDNS are ready; without a Service proxy, CoreDNS cannot be."""
-        workloads = ["daemonset/knft"]
-        if any(node.proxy is not Proxy.NONE for node in self.plan.nodes):
-            workloads.append("deployment/coredns")
-        for workload in workloads:
+        """Wait until knft's DaemonSet and CoreDNS are ready."""
+        for workload in ("daemonset/knft", "deployment/coredns"):
             self.kubectl("rollout", "status", workload, "--namespace=kube-system", f"--timeout={_READY_SECONDS}s")
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:

@@ -1,5 +1,6 @@
 """The control plane: etcd, API server, controller manager and scheduler in one machine."""
 
+import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -51,9 +52,9 @@ class ControlPlane:
         command = [self._programs.path(name), *component_flags(self._keys, self._plan, self._data)[name], *flags]
         self.machine.start_process(name, command)
 
-    def stop_component(self, name: str) -> None:
-        """Stop a component, and wait for its end."""
-        self.machine.stop_process(name)
+    def stop_component(self, name: str, number: int = signal.SIGTERM) -> None:
+        """Stop a component, and wait for its end; the API server takes a minute, if the signal is not SIGKILL."""
+        self.machine.stop_process(name, number)
 
     @property
     def _data(self) -> Path:

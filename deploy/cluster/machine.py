@@ -18,7 +18,8 @@ from deploy.cluster.supervisor import Reply, Request
 from deploy.programs.errors import SetupError
 
 _START_SECONDS = 30.0
-_STOP_SECONDS = 30.0
+_STOP_SECONDS = 90.0
+"""An API server waits up to a minute for requests that it is serving."""
 _INTERVAL = 0.05
 _NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup")
 
@@ -99,14 +100,24 @@ class Machine:
         """Run a command in the machine's namespaces; return its output. Raise SetupError if it fails."""
         return processes.run(self.command(*command), f"{command[0]} on {self.name}", stdin)
 
-    def start_process(self, name: str, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
-        """Start a process that the machine's process 1 supervises; raise SetupError if that fails."""
+    def start_process(
+        self,
+        name: str,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        *,
+        restart: bool = False,
+    ) -> None:
+        """Start a process that the machine's process 1 supervises; raise SetupError if that fails.
+
+        With ``restart``, process 1 starts it again a second after its end, if that was not ``stop_process``.
+        """
         log = str(self.log(name))
-        self._request(Request(name, tuple(command), environment or {}, log))
+        self._request(Request(name, tuple(command), environment or {}, log, restart=restart))
 
     def stop_process(self, name: str, number: int = signal.SIGTERM) -> int:
-        """Send a process a signal, wait for its end, and return its exit status."""
-        self._request(Request(name, signal=number))
+        """Send a process a signal, wait for its end, and return its exit status; it is not started again."""
+        self._request(Request(name, signal=number, stop=True))
         deadline = time.monotonic() + _STOP_SECONDS
         while (status := self.exit_status(name)) is None:
             if time.monotonic() > deadline:
@@ -116,7 +127,7 @@ class Machine:
         return status
 
     def signal_process(self, name: str, number: int) -> None:
-        """Send a process a signal, such as SIGSTOP."""
+        """Send a process a signal, such as SIGSTOP; a process that it ends may be started again."""
         self._request(Request(name, signal=number))
 
     def exit_status(self, name: str) -> int | None:

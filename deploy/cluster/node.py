@@ -89,7 +89,8 @@ class Node:
             "LD_LIBRARY_PATH": str(self._packages.libraries),
         }
         configuration = self.machine.folder / "files" / "containerd.toml"
-        self.machine.start_process(CONTAINERD, [str(binaries / "containerd"), f"--config={configuration}"], environment)
+        command = [str(binaries / "containerd"), f"--config={configuration}"]
+        self.machine.start_process(CONTAINERD, command, environment, restart=True)
         ready = f"until [ -S {node_files.CONTAINERD_SOCKET} ] && {self._ctr('version')} > /dev/null; do sleep 0.1; done"
         try:
             processes.run(["timeout", str(_CONTAINERD_SECONDS), *self.machine.command("sh", "-c", f"{ready} 2>&1")])
@@ -120,6 +121,7 @@ class Node:
                 "--v=2",
                 *flags,
             ],
+            restart=True,
         )
 
     def start_kube_proxy(self, *flags: str) -> None:
@@ -138,6 +140,7 @@ class Node:
                 "--v=2",
                 *flags,
             ],
+            restart=True,
         )
 
     def kill(self) -> None:

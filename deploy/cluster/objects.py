@@ -31,9 +31,12 @@ def coredns_objects(plan: Plan) -> Iterator[dict[str, Any]]:
     """Yield the objects of CoreDNS."""
     for item in yaml.safe_load_all(_COREDNS.read_text()):
         if item["kind"] == "Deployment":
-            item["spec"]["template"]["spec"]["containers"][0]["image"] = COREDNS
+            container = item["spec"]["template"]["spec"]["containers"][0]
+            # The API server itself, so that CoreDNS is ready on a node without Service proxy, too.
+            address = {"KUBERNETES_SERVICE_HOST": plan.api_host, "KUBERNETES_SERVICE_PORT": str(API_PORT)}
+            container["env"] = [{"name": name, "value": value} for name, value in address.items()]
+            container["image"] = COREDNS
         if item["kind"] == "Service":
-            # A preference, and not a requirement: e2e tests change the family of other Services only.
             item["spec"] |= {
                 "clusterIP": plan.dns_addresses[0],
                 "clusterIPs": list(plan.dns_addresses),

@@ -7,6 +7,7 @@ import os
 import selectors
 import signal
 import socket
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from msgspec import Struct, field
 
 SOCKET = "control.sock"
 _SECONDS = 5.0
+_RESTART_SECONDS = 1.0
 
 
 class Request(Struct, frozen=True, omit_defaults=True):
@@ -24,7 +26,11 @@ class Request(Struct, frozen=True, omit_defaults=True):
     command: tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
     log: str = ""
+    restart: bool = False
+    """Start the process again after its end."""
     signal: int = 0
+    stop: bool = False
+    """Do not start the process again after its end."""
 
 
 class Reply(Struct, frozen=True):
@@ -38,19 +44,26 @@ class Reply(Struct, frozen=True):
     error: str = ""
 
 
-class _Processes(Struct):
+class Processes(Struct):
     """The processes by name."""
 
     running: dict[str, int] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
+    restarted: dict[str, Request] = field(default_factory=dict)
+    """The requests of the processes that are started again after their end."""
+    due: dict[str, float] = field(default_factory=dict)
+    """When to start ended processes again."""
 
     def answer(self, request: Request) -> Reply:
         """Carry out a request."""
         error = ""
         try:
+            if request.stop:
+                self.restarted.pop(request.name, None)
+                self.due.pop(request.name, None)
             if request.command:
                 self._start(request)
-            elif request.signal:
+            elif request.signal and not (request.stop and request.name in self.ended):
                 os.kill(self.running[request.name], request.signal)
         except KeyError:
             error = f"{request.name} is not running"
@@ -76,8 +89,18 @@ class _Processes(Struct):
             setsigdef=[signal.SIGPIPE, signal.SIGINT, signal.SIGTERM],
         )
         self.ended.pop(request.name, None)
+        self.due.pop(request.name, None)
+        if request.restart:
+            self.restarted[request.name] = request
 
-    def reap(self) -> None:
+    def restart_due(self, now: float) -> float | None:
+        """Start processes again whose time has come; return the seconds until the next one, None if there is none."""
+        for name in [name for name, due in self.due.items() if due <= now]:
+            if self.answer(self.restarted[name]).error:
+                self.due[name] = now + _RESTART_SECONDS
+        return max(0.0, min(self.due.values()) - now) if self.due else None
+
+    def reap(self, now: float) -> None:
         """Reap all processes that have ended, also those that were not started here."""
         names = {pid: name for name, pid in self.running.items()}
         while True:
@@ -90,13 +113,15 @@ class _Processes(Struct):
             if pid in names:
                 del self.running[names[pid]]
                 self.ended[names[pid]] = os.waitstatus_to_exitcode(status)
+                if names[pid] in self.restarted:
+                    self.due[names[pid]] = now + _RESTART_SECONDS
 
 
 def supervise(folder: Path) -> None:
     """Serve requests at ``control.sock`` in a directory, for ever."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    processes, listener = _Processes(), _listen(folder)
+    processes, listener = Processes(), _listen(folder)
     children, wakeup = socket.socketpair()
     for each in (children, wakeup):
         each.settimeout(0)
@@ -106,10 +131,10 @@ def supervise(folder: Path) -> None:
     for source in (listener, children):
         selector.register(source, selectors.EVENT_READ)
     while True:
-        for key, _ in selector.select():
+        for key, _ in selector.select(processes.restart_due(time.monotonic())):
             if key.fileobj is children:
                 children.recv(4096)
-            processes.reap()
+            processes.reap(time.monotonic())
             if key.fileobj is listener:
                 _serve(listener, processes)
 
@@ -132,7 +157,7 @@ def _listen(folder: Path) -> socket.socket:
     return listener
 
 
-def _serve(listener: socket.socket, processes: _Processes) -> None:
+def _serve(listener: socket.socket, processes: Processes) -> None:
     connection, _ = listener.accept()
     with connection:
         connection.settimeout(_SECONDS)
