@@ -3,6 +3,7 @@
 import argparse
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Mapping
 
@@ -24,6 +25,8 @@ def main() -> None:
         _COMMANDS[arguments.command](cluster, arguments)
     except SetupError as error:
         sys.exit(f"cluster: {error}")
+    except KeyboardInterrupt:
+        sys.exit("cluster: interrupted")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -46,6 +49,9 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("exec", help="run a command on a node or the control plane")
     run.add_argument("machine", help="such as node1 or control-plane")
     run.add_argument("argv", nargs=argparse.REMAINDER, help="default: a shell")
+    proxy = commands.add_parser("proxy", help="replace the Service proxy of a node")
+    proxy.add_argument("node")
+    proxy.add_argument("proxy", type=Proxy, choices=list(Proxy))
     commands.add_parser("lock", help="pin the newest Debian packages")
     return parser
 
@@ -53,9 +59,8 @@ def _parser() -> argparse.ArgumentParser:
 def _up(cluster: Cluster, arguments: argparse.Namespace) -> None:
     _check_machine()
     plan = make_plan(arguments.nodes, arguments.families, arguments.zones, arguments.proxy)
-    if cluster.state.exists:
-        msg = f"a cluster exists in {cluster.state.folder}: use it, or remove it first (make cluster-down)"
-        raise SetupError(msg)
+    # "timeout" and service managers send SIGTERM; what was started must be removed then, too.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     cluster.up(plan)
     _print_usage(cluster)
 
@@ -82,18 +87,16 @@ The cluster runs. Its kubeconfig works from this machine's shells:
 
 knft's rules on a node, and a shell there:
 
-    {tool} exec node1 nft list table ip knft
+    {tool} exec node1 nft list ruleset
     {tool} exec node1
 
 Logs are in {state.logs}. Remove the cluster with: make cluster-down""")
 
 
 def _down(cluster: Cluster, _arguments: argparse.Namespace) -> None:
-    if not cluster.state.exists:
-        print("cluster: no cluster exists")
-        return
+    existed = cluster.state.exists
     cluster.down()
-    print("cluster: removed")
+    print("cluster: removed" if existed else "cluster: no cluster exists")
 
 
 def _status(cluster: Cluster, _arguments: argparse.Namespace) -> None:
@@ -109,6 +112,10 @@ def _exec(cluster: Cluster, arguments: argparse.Namespace) -> None:
     sys.exit(shell(cluster.machine(arguments.machine), arguments.argv or default))
 
 
+def _proxy(cluster: Cluster, arguments: argparse.Namespace) -> None:
+    cluster.set_proxy(arguments.node, arguments.proxy)
+
+
 def _lock(_cluster: Cluster, _arguments: argparse.Namespace) -> None:
     write_locks()
 
@@ -118,6 +125,7 @@ _COMMANDS: Mapping[str, Callable[[Cluster, argparse.Namespace], None]] = {
     "down": _down,
     "status": _status,
     "exec": _exec,
+    "proxy": _proxy,
     "lock": _lock,
 }
 

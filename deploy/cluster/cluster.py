@@ -21,11 +21,11 @@ from typing import Any
 
 from deploy.cluster import forwarder, objects, processes
 from deploy.cluster.control_plane import ControlPlane
-from deploy.cluster.image_store import copy_image_store, make_image_store
+from deploy.cluster.image_store import copy_image_store, discard_partial_store, make_image_store
 from deploy.cluster.images import Images, make_images
 from deploy.cluster.keys import ADMIN, Keys
 from deploy.cluster.machine import Machine
-from deploy.cluster.node import Node
+from deploy.cluster.node import KUBE_PROXY, Node
 from deploy.cluster.packages import Unpacked, unpack_packages
 from deploy.cluster.plan import API_PORT, Plan, Proxy
 from deploy.cluster.state import State
@@ -86,20 +86,22 @@ class Cluster:
 
     def up(self, plan: Plan) -> None:
         """Start a cluster, and wait until all pods are ready; raise SetupError if that fails, and remove it."""
-        self._step("programs, packages and images")
-        images = make_images(self.programs, self._packages)
-        store = make_image_store(images.archives, self.programs, self._packages)
         with self.state.locked():
+            self.state.check_absent()
+            self._step("programs, packages and images")
+            images = make_images(self.programs, self._packages)
+            store = make_image_store(images.archives, self.programs, self._packages)
             self.state.create(plan)
             try:
                 self._start(images, store)
-            except BaseException as error:
-                # With the logs, the reason would be lost: the message has their last lines.
+            except SetupError as error:
                 kept = self._keep_logs()
                 self._remove()
-                if isinstance(error, SetupError):
-                    msg = f"{error}\nThe cluster was removed; its logs are in {kept}"
-                    raise SetupError(msg) from error
+                text = str(error).replace(str(self.state.logs), str(kept))
+                msg = f"{text}\nthe cluster was removed; its logs are in {kept}"
+                raise SetupError(msg) from error
+            except BaseException:
+                self._remove()
                 raise
 
     def _start(self, images: Images, store: Path) -> None:
@@ -181,6 +183,24 @@ class Cluster:
         what = f"kubectl {' '.join(arguments[:2])}"
         return processes.run(self.control_plane.machine.network_command(*command), what, stdin)
 
+    def set_proxy(self, name: str, proxy: Proxy) -> None:
+        """Replace the Service proxy of a node, and wait until the new one is ready; the old one's tables are deleted.
+
+        Connections through Services end: this is not how the proxy of a real node is replaced.
+        """
+        node = self.node(name)
+        if KUBE_PROXY in node.machine.running_processes():
+            node.machine.stop_process(KUBE_PROXY)
+        label = f"{objects.PROXY_LABEL}={Proxy.KNFT}" if proxy is Proxy.KNFT else f"{objects.PROXY_LABEL}-"
+        self.kubectl("label", "node", name, label, "--overwrite")
+        if proxy is not Proxy.KNFT:
+            pods = ("--namespace=kube-system", "--selector=k8s-app=knft", f"--field-selector=spec.nodeName={name}")
+            self.kubectl("wait", "--for=delete", "pod", *pods, f"--timeout={_READY_SECONDS}s")
+        node.delete_tables([each.value for each in Proxy if each is not proxy])
+        if proxy is Proxy.KUBE_PROXY:
+            node.start_kube_proxy()
+        self.kubectl("rollout", "status", "daemonset/knft", "--namespace=kube-system", f"--timeout={_READY_SECONDS}s")
+
     def machine(self, name: str) -> Machine:
         """Return the control plane's or a node's machine by its name; raise SetupError if there is none."""
         if name == self.control_plane.machine.name:
@@ -191,6 +211,8 @@ class Cluster:
         """Remove everything of the cluster, however much of it was started."""
         with self.state.locked():
             self._remove()
+            shutil.rmtree(self._failed_logs, ignore_errors=True)
+        discard_partial_store()
 
     def _remove(self) -> None:
         """Remove nodes first: they would report the loss of the control plane."""
@@ -203,10 +225,14 @@ class Cluster:
         self.state.remove()
 
     def _keep_logs(self) -> Path:
-        kept = self.state.folder.with_name(f"{self.state.folder.name}-failed-logs")
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(self.state.logs, kept)
-        return kept
+        shutil.rmtree(self._failed_logs, ignore_errors=True)
+        shutil.copytree(self.state.logs, self._failed_logs)
+        return self._failed_logs
+
+    @property
+    def _failed_logs(self) -> Path:
+        """The logs of the last start that failed."""
+        return self.state.folder.with_name(f"{self.state.folder.name}-failed-logs")
 
     def _step(self, name: str) -> None:
         """Report what begins, with the time since this object was made."""

@@ -6,12 +6,12 @@ changes: they are lower directories of overlays, and blobs named by their digest
 
 import hashlib
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.cluster import processes
 from deploy.cluster.keys import Keys
+from deploy.cluster.machine import Machine
 from deploy.cluster.node import CONTAINERD, Node
 from deploy.cluster.packages import Unpacked
 from deploy.cluster.plan import make_plan
@@ -39,18 +39,37 @@ def make_image_store(archives: Sequence[Path], programs: Programs, packages: Unp
 
 def _import(archives: Sequence[Path], store: Path, programs: Programs, packages: Unpacked) -> None:
     """Run containerd on a node without network and kubelet."""
-    with tempfile.TemporaryDirectory(dir=store.parent) as name:
-        state, plan = State(Path(name)), make_plan(1)
-        node = Node(state, plan, plan.nodes[0], (programs, packages, Keys(programs.path("keys"), state.keys)))
-        try:
-            node.boot()
-            node.start_containerd()
-            node.import_images(archives)
-            # So that it closes its databases.
-            node.machine.stop_process(CONTAINERD)
-        finally:
-            node.kill()
+    state, plan = _partial_state(store.parent), make_plan(1)
+    _discard(state)
+    node = Node(state, plan, plan.nodes[0], (programs, packages, Keys(programs.path("keys"), state.keys)))
+    try:
+        node.boot()
+        node.start_containerd()
+        node.import_images(archives)
+        # So that it closes its databases.
+        node.machine.stop_process(CONTAINERD)
+        node.kill()
         node.containerd_folder.rename(store)
+    finally:
+        _discard(state)
+
+
+def discard_partial_store() -> None:
+    """Remove what is left of an import whose process was killed."""
+    folder = cache.cache_folder() / "image-stores"
+    if folder.is_dir():
+        with cache.locked(folder):
+            _discard(_partial_state(folder))
+
+
+def _partial_state(folder: Path) -> State:
+    return State(folder / "partial")
+
+
+def _discard(state: State) -> None:
+    for name in state.machines():
+        Machine(name, state.machine(name), state.logs).remove()
+    state.remove()
 
 
 def copy_image_store(store: Path, target: Path) -> None:

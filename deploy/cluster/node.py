@@ -17,6 +17,8 @@ from deploy.programs.errors import SetupError
 
 CONTAINERD, KUBELET, KUBE_PROXY = "containerd", "kubelet", "kube-proxy"
 _CONTAINERD_SECONDS = 60.0
+_RECREATE = ("add", "delete")
+"""A table that does not exist cannot be deleted."""
 _CHANGED_FOLDERS = ("/etc", "/var/lib", "/var/log")
 """Directories in which containerd, CNI and the kubelet write at fixed paths."""
 
@@ -142,6 +144,11 @@ class Node:
             ],
             restart=True,
         )
+
+    def delete_tables(self, names: Sequence[str]) -> None:
+        """Delete nftables' tables, whether they exist or not."""
+        lines = [f"{verb} table {family} {name}\n" for name in names for family in ("ip", "ip6") for verb in _RECREATE]
+        self.machine.run("nft", "-f", "-", stdin="".join(lines))
 
     def kill(self) -> None:
         """End the node as a loss of power does; its images and volumes remain for the next start."""

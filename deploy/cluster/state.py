@@ -32,11 +32,14 @@ class State:
         """Whether a cluster was started and not removed."""
         return self.folder.exists()
 
-    def create(self, plan: Plan) -> None:
-        """Create the directory; raise SetupError if it exists."""
+    def check_absent(self) -> None:
+        """Raise SetupError if a cluster exists."""
         if self.exists:
             msg = f"a cluster exists in {self.folder}: use it, or remove it first (make cluster-down)"
             raise SetupError(msg)
+
+    def create(self, plan: Plan) -> None:
+        """Create the directory."""
         for each in (self.folder, self.logs, self.generated):
             each.mkdir(parents=True, mode=0o700)
         (self.folder / "plan.json").write_bytes(msgspec.json.encode(plan))
@@ -60,11 +63,8 @@ class State:
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.folder.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor)
             yield
-        except BlockingIOError as error:
-            msg = "another process is starting or removing a cluster: wait for its end"
-            raise SetupError(msg) from error
         finally:
             os.close(descriptor)
 
@@ -101,3 +101,11 @@ class State:
         """Return the names of all machines that were started."""
         folder = self.folder / "machines"
         return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
+
+def _lock(descriptor: int) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        msg = "another process is starting or removing a cluster: wait for its end"
+        raise SetupError(msg) from error
