@@ -73,7 +73,8 @@ class Processes(Struct):
 
     def _start(self, request: Request) -> None:
         if request.name in self.running:
-            raise FileExistsError(0, "it is running")
+            msg = "it is running"
+            raise FileExistsError(msg)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self.running[request.name] = os.posix_spawnp(
             request.command[0],
