@@ -120,6 +120,9 @@ class Cluster:
         self.wait_for_nodes()
         self._step("pods")
         self.wait_for_pods()
+        for node in self.nodes:
+            if node.plan.proxy is not Proxy.NONE:
+                node.wait_for_table(node.plan.proxy.value)
         self._step("ready")
 
     def _start_machines(self, store: Path) -> None:
@@ -199,7 +202,9 @@ class Cluster:
         node.delete_tables([each.value for each in Proxy if each is not proxy])
         if proxy is Proxy.KUBE_PROXY:
             node.start_kube_proxy()
-        self.kubectl("rollout", "status", "daemonset/knft", "--namespace=kube-system", f"--timeout={_READY_SECONDS}s")
+        if proxy is not Proxy.NONE:
+            node.wait_for_table(proxy.value)
+        self.wait_for_pods()
 
     def machine(self, name: str) -> Machine:
         """Return the control plane's or a node's machine by its name; raise SetupError if there is none."""

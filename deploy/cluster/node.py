@@ -1,6 +1,7 @@
 """A node: containerd and the kubelet in one machine, and kube-proxy if the plan says so."""
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from deploy.programs.errors import SetupError
 
 CONTAINERD, KUBELET, KUBE_PROXY = "containerd", "kubelet", "kube-proxy"
 _CONTAINERD_SECONDS = 60.0
+_TABLE_SECONDS = 60.0
+_INTERVAL = 0.2
 _RECREATE = ("add", "delete")
 """A table that does not exist cannot be deleted."""
 _CHANGED_FOLDERS = ("/etc", "/var/lib", "/var/log")
@@ -149,6 +152,15 @@ class Node:
         """Delete nftables' tables, whether they exist or not."""
         lines = [f"{verb} table {family} {name}\n" for name in names for family in ("ip", "ip6") for verb in _RECREATE]
         self.machine.run("nft", "-f", "-", stdin="".join(lines))
+
+    def wait_for_table(self, name: str) -> None:
+        """Wait until a Service proxy has created its table; raise SetupError if it does not."""
+        deadline = time.monotonic() + _TABLE_SECONDS
+        while f" {name}\n" not in self.machine.run("nft", "list", "tables"):
+            if time.monotonic() > deadline:
+                msg = f"no Service proxy has created the table {name} on {self.plan.name}"
+                raise SetupError(msg)
+            time.sleep(_INTERVAL)
 
     def kill(self) -> None:
         """End the node as a loss of power does; its images and volumes remain for the next start."""
