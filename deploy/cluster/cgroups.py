@@ -1,13 +1,15 @@
 """The nodes' cgroups: children of this process's own cgroup, in each hierarchy of cgroup v1, or in the one of v2.
 
 A node's process 1 sees its cgroup as the root, because it has a cgroup namespace. Nothing else of the machine's cgroups
-changes, with one exception on v2, see ``_delegate``.
+changes, with two exceptions on v2: controllers for children are enabled in the own cgroup, and its processes may have
+to move for that (``_delegate``).
 """
 
 import errno
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,7 +19,7 @@ from deploy.programs.errors import SetupError
 _UNIFIED = ""
 _V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "pids")
 _REMOVAL_SECONDS = 10.0
-_LAUNCHER = "launcher"
+_LAUNCHER = "knft-launcher"
 
 
 class Hierarchy(Struct, frozen=True):
@@ -65,7 +67,8 @@ def parse_cgroups(cgroup: str, mountinfo: str) -> tuple[Hierarchy, ...]:
         if controllers != _UNIFIED and version == "cgroup" and set(controllers.split(",")) <= options
     ]
     second = [
-        Hierarchy(_UNIFIED, _below(mount_point, root, paths[_UNIFIED]))
+        # An earlier call may have moved this process, see ``_move_aside``.
+        Hierarchy(_UNIFIED, _below(mount_point, root, paths[_UNIFIED]).removesuffix(f"/{_LAUNCHER}"))
         for mount_point, root, version, _ in mounts
         if version == "cgroup2" and _UNIFIED in paths
     ]
@@ -197,7 +200,9 @@ def _restore(folder: Path) -> None:
     launcher = folder / _LAUNCHER
     if [path for path in folder.iterdir() if path.is_dir()] != [launcher]:
         return
-    enabled = (folder / "cgroup.subtree_control").read_text().split()
-    (folder / "cgroup.subtree_control").write_text(" ".join(f"-{name}" for name in enabled))
-    _move((launcher / "cgroup.procs").read_text().split(), folder)
-    launcher.rmdir()
+    # Nodes are removed at the same time, and each may be the last one.
+    with suppress(FileNotFoundError):
+        enabled = (folder / "cgroup.subtree_control").read_text().split()
+        (folder / "cgroup.subtree_control").write_text(" ".join(f"-{name}" for name in enabled))
+        _move((launcher / "cgroup.procs").read_text().split(), folder)
+        launcher.rmdir()

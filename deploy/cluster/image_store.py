@@ -5,6 +5,7 @@ changes: they are lower directories of overlays, and blobs named by their digest
 """
 
 import hashlib
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from deploy.cluster.state import State
 from deploy.programs import cache
 from deploy.programs.build import Programs
 
+_KEPT = 2
 _DATABASES = "*.db"
 """The files that containerd writes to."""
 
@@ -32,8 +34,9 @@ def make_image_store(archives: Sequence[Path], programs: Programs, packages: Unp
     with cache.locked(folder):
         if not store.is_dir():
             _import(archives, store, programs, packages)
-        cache.mark_used(store)
+        store.touch()
         folder.touch()
+        _delete_old(folder)
     return store
 
 
@@ -52,6 +55,13 @@ def _import(archives: Sequence[Path], store: Path, programs: Programs, packages:
         node.containerd_folder.rename(store)
     finally:
         _discard(state)
+
+
+def _delete_old(folder: Path) -> None:
+    """Delete all but the newest ones: each change of knft's source gives another one."""
+    stores = sorted((path for path in folder.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
+    for store in stores[:-_KEPT]:
+        shutil.rmtree(store)
 
 
 def discard_partial_store() -> None:

@@ -4,11 +4,12 @@
 the supervisor.
 """
 
+import ctypes
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,10 @@ from deploy.cluster.cgroups import Hierarchy
 from deploy.cluster.supervisor import supervise
 
 SETTINGS = "machine.json"
-_NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup")
+_NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
+_CLONE_NEWCGROUP = 0x02000000
+_INIT = "init"
+"""The cgroup of v2 with the processes that are in no pod."""
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -54,10 +58,30 @@ def main() -> None:
 
 
 def _boot(folder: Path, settings: MachineSettings) -> None:
-    for each in settings.cgroups:
-        Path(each.folder, "cgroup.procs").write_text(str(os.getpid()))
+    _enter_cgroups(settings.cgroups)
     command = ["unshare", *_NAMESPACES, "--fork", "--kill-child", "--propagation=private", "--mount-proc", "--"]
     os.execvp("unshare", [*command, sys.executable, "-m", "deploy.cluster.machine_init", "init", str(folder)])  # noqa: S606, S607
+
+
+def _enter_cgroups(cgroups: tuple[Hierarchy, ...]) -> None:
+    """Enter the cgroups, make them the roots of a cgroup namespace, and leave the root of v2.
+
+    cgroup v2 has no controllers below a cgroup with processes.
+    """
+    _join(Path(each.folder) for each in cgroups)
+    # os.unshare came with Python 3.12.
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWCGROUP) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    children = [Path(each.folder, _INIT) for each in cgroups if each.is_v2]
+    for child in children:
+        child.mkdir(exist_ok=True)
+    _join(children)
+
+
+def _join(folders: Iterable[Path]) -> None:
+    for folder in folders:
+        (folder / "cgroup.procs").write_text(str(os.getpid()))
 
 
 def _init(settings: MachineSettings) -> None:
@@ -107,7 +131,8 @@ def _mount_sysfs(cgroups: tuple[Hierarchy, ...]) -> None:
     _mount("-t", "sysfs", "sysfs", "/sys")
     if cgroups[0].is_v2:
         _mount("-t", "cgroup2", "cgroup2", str(_CGROUP))
-        _delegate_controllers()
+        controllers = (_CGROUP / "cgroup.controllers").read_text().split()
+        (_CGROUP / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in controllers))
         return
     _mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(_CGROUP))
     for each in cgroups:
@@ -118,15 +143,6 @@ def _mount_sysfs(cgroups: tuple[Hierarchy, ...]) -> None:
         for alias in each.mount_name.split(","):
             if alias != each.mount_name:
                 (_CGROUP / alias).symlink_to(each.mount_name)
-
-
-def _delegate_controllers() -> None:
-    """Move this process away from the root: cgroup v2 has no controllers below a cgroup with processes."""
-    child = _CGROUP / "init"
-    child.mkdir()
-    (child / "cgroup.procs").write_text(str(os.getpid()))
-    controllers = (_CGROUP / "cgroup.controllers").read_text().split()
-    (_CGROUP / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in controllers))
 
 
 def _mount(*arguments: str) -> None:

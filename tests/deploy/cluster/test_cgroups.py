@@ -25,6 +25,11 @@ def test_version_2_is_used_if_it_is_alone() -> None:
     assert found[0].is_v2
 
 
+def test_process_that_was_moved_aside_keeps_its_own_cgroup() -> None:
+    found = parse_cgroups("0::/user.slice/run-1.scope/knft-launcher\n", _UNIFIED)
+    assert found == (Hierarchy("", "/sys/fs/cgroup/user.slice/run-1.scope"),)
+
+
 def test_path_is_relative_to_the_mounted_part_of_a_hierarchy() -> None:
     """A container without a cgroup namespace sees a part of the hierarchy as the root."""
     mount = "35 31 0:32 /docker/1a /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n"
