@@ -28,7 +28,7 @@ from deploy.cluster.machine import Machine
 from deploy.cluster.node import KUBE_PROXY, Node
 from deploy.cluster.packages import Unpacked, unpack_packages
 from deploy.cluster.plan import API_PORT, Plan, Proxy
-from deploy.cluster.state import State
+from deploy.cluster.state import State, Tools
 from deploy.programs.build import Programs, programs
 from deploy.programs.errors import SetupError
 
@@ -56,12 +56,14 @@ class Cluster:
 
     @cached_property
     def programs(self) -> Programs:
-        """The Go programs, built if they are missing."""
-        return programs(_PROGRAMS)
+        """The Go programs: those of the running cluster, or of the cache, built if they are missing."""
+        tools = self.state.read_tools()
+        return Programs(Path(tools.programs), tools.release) if tools else programs(_PROGRAMS)
 
     @cached_property
     def _packages(self) -> Unpacked:
-        return unpack_packages()
+        tools = self.state.read_tools()
+        return Unpacked(Path(tools.packages), Path(tools.libraries)) if tools else unpack_packages()
 
     @cached_property
     def keys(self) -> Keys:
@@ -91,7 +93,7 @@ class Cluster:
             self._step("programs, packages and images")
             images = make_images(self.programs, self._packages)
             store = make_image_store(images.archives, self.programs, self._packages)
-            self.state.create(plan)
+            self.state.create(plan, self._tools())
             try:
                 self._start(images, store)
             except SetupError as error:
@@ -103,6 +105,11 @@ class Cluster:
             except BaseException:
                 self._remove()
                 raise
+
+    def _tools(self) -> Tools:
+        return Tools(
+            str(self.programs.folder), self.programs.release, str(self._packages.root), str(self._packages.libraries)
+        )
 
     def _start(self, images: Images, store: Path) -> None:
         self._step("control plane and containerd")

@@ -9,9 +9,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from deploy.cluster.plan import Plan
 from deploy.programs.errors import SetupError
+
+
+class Tools(Struct, frozen=True):
+    """The programs that a cluster was started with: it keeps them if the cache gets newer ones."""
+
+    programs: str
+    """The directory of the Go programs."""
+    release: str
+    packages: str
+    """The directory of the unpacked Debian packages."""
+    libraries: str
 
 
 def default_folder() -> Path:
@@ -38,11 +50,12 @@ class State:
             msg = f"a cluster exists in {self.folder}: use it, or remove it first (make cluster-down)"
             raise SetupError(msg)
 
-    def create(self, plan: Plan) -> None:
+    def create(self, plan: Plan, tools: Tools) -> None:
         """Create the directory."""
         for each in (self.folder, self.logs, self.generated):
             each.mkdir(parents=True, mode=0o700)
         (self.folder / "plan.json").write_bytes(msgspec.json.encode(plan))
+        self._tools.write_bytes(msgspec.json.encode(tools))
 
     def read_plan(self) -> Plan:
         """Return the plan of the cluster; raise SetupError if there is none."""
@@ -51,6 +64,14 @@ class State:
         except FileNotFoundError as error:
             msg = f"no cluster exists in {self.folder}: start one (make cluster)"
             raise SetupError(msg) from error
+
+    def read_tools(self) -> Tools | None:
+        """Return the programs of the cluster, None if there is no cluster."""
+        return msgspec.json.decode(self._tools.read_bytes(), type=Tools) if self._tools.exists() else None
+
+    @property
+    def _tools(self) -> Path:
+        return self.folder / "tools.json"
 
     def remove(self) -> None:
         """Delete the directory."""
