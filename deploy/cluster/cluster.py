@@ -13,7 +13,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
@@ -86,13 +86,17 @@ class Cluster:
         found = self.plan.node(name)
         return next(node for node in self.nodes if node.plan == found)
 
-    def up(self, plan: Plan) -> None:
-        """Start a cluster, and wait until all pods are ready; raise SetupError if that fails, and remove it."""
+    def up(self, plan: Plan, further_images: Sequence[Path] = ()) -> None:
+        """Start a cluster, and wait until all pods are ready; raise SetupError if that fails, and remove it.
+
+        ``further_images`` are OCI archives, whose file names change with their contents. One with the name of another
+        image replaces that.
+        """
         with self.state.locked():
             self.state.check_absent()
             self._step("programs, packages and images")
             images = make_images(self.programs, self._packages)
-            store = make_image_store(images.archives, self.programs, self._packages)
+            store = make_image_store((*images.archives, *further_images), self.programs, self._packages)
             self.state.create(plan, self._tools())
             try:
                 self._start(images, store)
