@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 RUN = PYTHONDONTWRITEBYTECODE= $(BIN)/python
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity test-migration image image-locks test-image churn fuzz soak bench bench-cluster install clean
+.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity test-migration image image-locks test-image cluster cluster-down churn fuzz soak bench bench-cluster install clean
 
 help:
 	@echo 'make demo          run knft in a small cluster made of network namespaces (under a minute)'
@@ -27,6 +27,8 @@ help:
 	@echo 'make image         build the container image as an OCI archive in dist/; ARGS="--variant debian13 --architecture arm64"'
 	@echo 'make image-locks   pin the newest Debian packages and wheels for the image, in deploy/image/locks'
 	@echo 'make test-image    build the images, compare two builds, and run knft in their files (as root)'
+	@echo 'make cluster       start a Kubernetes cluster on this machine with knft as its Service proxy (as root); ARGS="--nodes 2 --proxy knft,kube-proxy"'
+	@echo 'make cluster-down  remove the cluster'
 	@echo 'make churn         measure latency at 10, 100 and 1 000 endpoint changes a second through the API server (eight minutes)'
 	@echo 'make fuzz          search for manifests that break knft, for ten minutes; SECONDS=60 SEED=7'
 	@echo 'make soak          run long tests: 100 000 steps of a random history, 100 000 changes of sticky Services, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS, SEED'
@@ -108,6 +110,13 @@ image-locks: $(INSTALLED)
 
 test-image: $(INSTALLED)
 	@$(RUN) -m tests.image $(ARGS)
+
+# The first run builds Kubernetes, for 20 minutes or more; docs/operations/trial-cluster.md describes the cluster.
+cluster: $(INSTALLED)
+	@$(RUN) -m deploy.cluster up $(ARGS)
+
+cluster-down: $(INSTALLED)
+	@$(RUN) -m deploy.cluster down
 
 churn: $(INSTALLED)
 	@$(RUN) -m tests.cluster.churn $(ARGS)

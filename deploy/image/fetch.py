@@ -35,7 +35,7 @@ def _fetch(package: Package, folder: Path, sources: Iterable[Mapping[str, str]])
         return path
     data = _download(package, sources)
     if _sha256(data) != package.sha256:
-        msg = f"{package.file_name} has another SHA-256 than its lock says: run python -m deploy.image --lock"
+        msg = f"{package.file_name} has another SHA-256 than its lock says: renew the lock"
         raise ImageError(msg)
     # Last, and atomic: an interrupted run leaves no incomplete file with this name.
     partial = path.with_suffix(f".{os.getpid()}")

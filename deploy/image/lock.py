@@ -9,6 +9,7 @@ from msgspec import Struct
 from deploy.image.errors import ImageError
 from deploy.image.variant import Architecture, Variant
 
+_COMMAND = "python -m deploy.image --lock"
 FOLDER = Path(__file__).with_name("locks")
 _SNAPSHOT = "# snapshot.debian.org has all of them at "
 _LINE = re.compile(r"(?P<sha256>[0-9a-f]{64}) (?P<area>[a-z-]+) (?P<path>pool/[\w./+~%-]+\.deb)")
@@ -34,11 +35,11 @@ class PackageLock(Struct, frozen=True):
     snapshot: str
     packages: tuple[Package, ...]
 
-    def text(self) -> str:
-        """Return the lock as the text of its file."""
+    def text(self, command: str = _COMMAND) -> str:
+        """Return the lock as the text of its file, which names the command that renews it."""
         lines = sorted(f"{each.sha256} {each.area} {each.path}" for each in self.packages)
         lines.sort(key=lambda line: line.partition(" ")[2])
-        return "\n".join(["# Written by python -m deploy.image --lock.", f"{_SNAPSHOT}{self.snapshot}", *lines, ""])
+        return "\n".join([f"# Written by {command}.", f"{_SNAPSHOT}{self.snapshot}", *lines, ""])
 
 
 def packages_file(variant: Variant, architecture: Architecture) -> Path:
@@ -51,12 +52,12 @@ def wheels_file(variant: Variant, architecture: Architecture) -> Path:
     return FOLDER / f"{variant.name}-{architecture.name}.wheels"
 
 
-def read_packages(path: Path) -> PackageLock:
+def read_packages(path: Path, command: str = _COMMAND) -> PackageLock:
     """Return the lock in a file; raise ImageError if it cannot be read."""
     try:
         text = path.read_text()
     except FileNotFoundError as error:
-        msg = f"{path} does not exist: run python -m deploy.image --lock"
+        msg = f"{path} does not exist: run {command}"
         raise ImageError(msg) from error
     snapshot = "".join(line.removeprefix(_SNAPSHOT) for line in text.splitlines() if line.startswith(_SNAPSHOT))
     return PackageLock(snapshot, tuple(_packages(path, text.splitlines())))

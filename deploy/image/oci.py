@@ -20,6 +20,8 @@ class ImageConfig(Struct, frozen=True):
     labels: Mapping[str, str]
     name: str
     """The name that a container runtime gives the image when it imports the archive."""
+    entrypoint: tuple[str, ...] = ("/usr/bin/knft",)
+    created_by: str = "python -m deploy.image"
 
 
 class Blob(Struct, frozen=True):
@@ -52,12 +54,12 @@ def image_blobs(config: ImageConfig, layer: bytes, compressed: bytes) -> tuple[B
             "os": "linux",
             "created": config.created,
             "config": {
-                "Entrypoint": ["/usr/bin/knft"],
+                "Entrypoint": list(config.entrypoint),
                 "Env": ["PATH=/usr/sbin:/usr/bin", "LANG=C.UTF-8"],
                 "Labels": dict(config.labels),
             },
             "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
-            "history": [{"created": config.created, "created_by": "python -m deploy.image"}],
+            "history": [{"created": config.created, "created_by": config.created_by}],
         },
     )
     manifest = _json(

@@ -7,7 +7,7 @@ import json
 import re
 import tempfile
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,23 +24,35 @@ _FIELD = re.compile(r"^(Package|Filename|SHA256): (.*)$", re.MULTILINE)
 
 def write_locks(variant: Variant, architecture: Architecture, now: datetime) -> None:
     """Write the locks of an image with what the mirrors and pip's index have now."""
-    lock = PackageLock(now.astimezone(UTC).strftime("%Y%m%dT%H0000Z"), tuple(_packages(variant, architecture)))
+    lock = resolve_packages(
+        variant.suite, architecture, variant.packages, lambda name: name not in variant.excluded, now
+    )
     packages_file(variant, architecture).write_text(lock.text())
     wheels_file(variant, architecture).write_text(_wheels(variant, architecture))
 
 
-def _packages(variant: Variant, architecture: Architecture) -> Iterator[Package]:
+def resolve_packages(
+    suite: str, architecture: Architecture, packages: Sequence[str], is_used: Callable[[str], bool], now: datetime
+) -> PackageLock:
+    """Return a lock of the newest packages of a Debian release, and of those that they depend on, if ``is_used``."""
+    found = _newest_packages(suite, architecture, packages, is_used)
+    return PackageLock(now.astimezone(UTC).strftime("%Y%m%dT%H0000Z"), tuple(found))
+
+
+def _newest_packages(
+    suite: str, architecture: Architecture, packages: Sequence[str], is_used: Callable[[str], bool]
+) -> Iterator[Package]:
     areas = mirrors()
     if missing := missing_variables(areas):
         msg = f"apt has no mirror of Debian: set {missing} to the address of one"
         raise ImageError(msg)
     with tempfile.TemporaryDirectory() as folder:
-        apt = private_apt(Path(folder), variant, architecture, areas)
+        apt = private_apt(Path(folder), suite, architecture, areas)
         run(["apt-get", *apt, "update"])
-        simulated = run(["apt-get", *apt, "install", "--simulate", "--no-install-recommends", *variant.packages])
+        simulated = run(["apt-get", *apt, "install", "--simulate", "--no-install-recommends", *packages])
         chosen = re.findall(r"^Inst (\S+) \((\S+) ", simulated, re.MULTILINE)
         for name, version in chosen:
-            if name not in variant.excluded:
+            if is_used(name):
                 yield _package(apt, name, version)
 
 
@@ -50,15 +62,13 @@ def _package(apt: tuple[str, ...], name: str, version: str) -> Package:
     return Package(record["SHA256"], area, record["Filename"])
 
 
-def private_apt(
-    folder: Path, variant: Variant, architecture: Architecture, areas: Mapping[str, str]
-) -> tuple[str, ...]:
+def private_apt(folder: Path, suite: str, architecture: Architecture, areas: Mapping[str, str]) -> tuple[str, ...]:
     """Return flags for apt with which it reads and writes in ``folder`` only, and no package is installed yet."""
     for name in ("state/lists/partial", "cache/archives/partial", "empty"):
         (folder / name).mkdir(parents=True)
     (folder / "status").touch()
-    suites = {"debian": variant.suite, "debian-security": f"{variant.suite}-security"}
-    sources = [f"deb [signed-by={_KEYRING}] {areas[area]} {suite} main\n" for area, suite in suites.items()]
+    suites = {"debian": suite, "debian-security": f"{suite}-security"}
+    sources = [f"deb [signed-by={_KEYRING}] {areas[area]} {each} main\n" for area, each in suites.items()]
     (folder / "sources.list").write_text("".join(sources))
     options = {
         "Dir::State": "state",

@@ -32,6 +32,7 @@ _KUBERNETES = "k8s.io/kubernetes"
 _PROGRAMS: Mapping[str, _Program] = {
     "keys": _Program(MODULE, "./keys"),
     "etcd": _Program(MODULE, "./etcd"),
+    "pause": _Program(MODULE, "./pause"),
     **{
         name: _Program(MODULE, f"{_KUBERNETES}/cmd/{name}")
         for name in (

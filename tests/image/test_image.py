@@ -11,10 +11,10 @@ import pytest
 from deploy.image import sbom
 from deploy.image.build import Archive, build
 from deploy.image.fetch import cache
+from deploy.image.inputs import copy_inputs, inputs_digest
 from deploy.image.variant import ARCHITECTURES, DEFAULT, VARIANTS, native_architecture
 from tests.image.conftest import CHECKOUT, SECONDS
 from tests.image.container import Container
-from tests.image.inputs import copy_inputs, inputs_digest
 from tests.image.unpacked import Image
 from tests.support.knft_command import KNFT
 

@@ -86,7 +86,7 @@ def _recent(series: Series) -> Kernel | None:
 def _fetch_with_own_lists(series: Series, variant: Variant) -> Kernel:
     """Look for the newest kernel in the package lists of another Debian release, which this machine need not have."""
     with tempfile.TemporaryDirectory() as folder:
-        apt = private_apt(Path(folder), variant, ARCHITECTURES["amd64"], mirrors())
+        apt = private_apt(Path(folder), variant.suite, ARCHITECTURES["amd64"], mirrors())
         print(f"test-vm: reading the package lists of {variant.suite} to find a kernel", flush=True)
         _run("apt-get", *apt, "update", "-qq")
         package, release = _newest_package(series, apt)

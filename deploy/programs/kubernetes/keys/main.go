@@ -1,7 +1,9 @@
-// Certificates and tokens for the tests' cluster, so that no other program is needed to make them.
+// Certificates and tokens for the clusters of tests and for the trial cluster, so that no other program is needed to make
+// them.
 //
 //	keys authority FOLDER                       ca.crt and ca.key, and sa.key, which signs tokens
 //	keys certificate FOLDER NAME USER [GROUP]   NAME.crt and NAME.key, for a client and for a server on loopback
+//	keys certificate -hosts=HOST,... FOLDER ... the server has these names and addresses, too
 //	keys token FOLDER < claims                  a JSON Web Token with these claims, as sa.key signs it
 package main
 
@@ -14,16 +16,19 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
+	"flag"
 	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
-const lifetime = 24 * time.Hour
+// Longer than people keep a trial cluster.
+const lifetime = 30 * 24 * time.Hour
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -37,7 +42,14 @@ func run(arguments []string) error {
 	case len(arguments) == 2 && arguments[0] == "authority":
 		return makeAuthority(arguments[1])
 	case len(arguments) >= 4 && arguments[0] == "certificate":
-		return makeCertificate(arguments[1], arguments[2], arguments[3], arguments[4:])
+		flags := flag.NewFlagSet("certificate", flag.ContinueOnError)
+		hosts := flags.String("hosts", "", "names and addresses of the server, separated by commas")
+		if err := flags.Parse(arguments[1:]); err != nil {
+			return err
+		}
+		if words := flags.Args(); len(words) >= 3 {
+			return makeCertificate(words[0], words[1], words[2], words[3:], strings.FieldsFunc(*hosts, isComma))
+		}
 	case len(arguments) == 2 && arguments[0] == "token":
 		return signToken(arguments[1])
 	}
@@ -60,7 +72,11 @@ func makeAuthority(folder string) error {
 	return err
 }
 
-func makeCertificate(folder, name, user string, groups []string) error {
+func isComma(character rune) bool {
+	return character == ','
+}
+
+func makeCertificate(folder, name, user string, groups, hosts []string) error {
 	authority, authorityKey, err := readAuthority(folder)
 	if err != nil {
 		return err
@@ -74,6 +90,13 @@ func makeCertificate(folder, name, user string, groups []string) error {
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
 	template.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default.svc"}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	for _, host := range hosts {
+		if address := net.ParseIP(host); address != nil {
+			template.IPAddresses = append(template.IPAddresses, address)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
 	return sign(filepath.Join(folder, name+".crt"), template, authority, key, authorityKey)
 }
 

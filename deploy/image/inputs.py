@@ -4,7 +4,10 @@ import hashlib
 import shutil
 from pathlib import Path
 
-_INPUTS = ("compat/knft_compat", "deploy", "knft", "LICENSE", "LICENSES", "README.md", "pyproject.toml")
+_INPUTS = (
+    *("compat/knft_compat", "deploy/__init__.py", "deploy/image", "knft"),
+    *("LICENSE", "LICENSES", "README.md", "pyproject.toml"),
+)
 
 
 def _files(checkout: Path) -> list[Path]:

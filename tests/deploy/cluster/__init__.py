@@ -1,0 +1,1 @@
+"""The trial cluster's plan and configuration, as text and without root."""
