@@ -80,6 +80,10 @@ class UnsupportedError(KnftError):
     """The machine lacks something that knft needs; the text says what, and what to do."""
 
 
+class ReadOnlySysctlError(UnsupportedError):
+    """A sysctl has another value than it should, and this container cannot write it."""
+
+
 class KernelError(KnftError):
     """A transaction or a listing failed; ``detail`` contains the messages of libnftables."""
 

@@ -59,6 +59,18 @@ class ApiStatus(Struct, frozen=True):
     details: _StatusDetails | None = None
 
 
+# Built once, at the import: msgspec 0.22 crashes if two threads decode a type of their own for the first time at once.
+_STATUS = msgspec.json.Decoder(ApiStatus)
+
+
+def decode_status(data: bytes) -> ApiStatus:
+    """Return an encoded Status, an empty one if it cannot be decoded; its text is not trusted."""
+    try:
+        return _STATUS.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ApiStatus()
+
+
 class ApiClient:
     """A client of one API server; safe to use from any thread."""
 
@@ -218,9 +230,8 @@ def _api_server_error(server: str, error: Exception) -> ApiServerError:
 def _refused_error(response: "urllib3.BaseHTTPResponse") -> ApiStatusError:
     """Return an error response as an exception; its text is not trusted."""
     try:
-        data = response.read(_MAX_ERROR_BYTES, decode_content=True)
-        status = msgspec.json.decode(data, type=ApiStatus)
-    except (urllib3.exceptions.HTTPError, OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        status = decode_status(response.read(_MAX_ERROR_BYTES, decode_content=True))
+    except (urllib3.exceptions.HTTPError, OSError):
         status = ApiStatus()
     finally:
         response.close()

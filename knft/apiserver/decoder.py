@@ -82,6 +82,12 @@ class _RawPage(Struct, frozen=True):
     items: tuple[msgspec.Raw, ...] | None = None
 
 
+# Built once: see api_client.
+_LIST_METADATA = msgspec.json.Decoder(_ListMetadata)
+_VERSIONED = msgspec.json.Decoder(_Versioned)
+_IDENTITY = msgspec.json.Decoder(_Identity)
+
+
 class ObjectEvent(Struct, frozen=True):
     """The current object; None if it was deleted, or if it is invalid, and then ``warnings`` tell why."""
 
@@ -123,7 +129,7 @@ class ObjectDecoder:
     """Decodes one kind of object."""
 
     def __init__(self, kind: type[KubeObject]) -> None:
-        """Create the decoders once, because creation is slow."""
+        """Create the decoders once, because creation is slow, and in one thread (see api_client)."""
         self._kind = kind
         event = msgspec.defstruct(f"{kind.__name__}Event", [("type", str), ("object", kind)], frozen=True)
         page = msgspec.defstruct(
@@ -157,7 +163,7 @@ class ObjectDecoder:
         except _DecodeErrors as error:
             whole = lenient_json.object_members(data) if lenient_json.is_complete(data) else {}
             try:
-                metadata = msgspec.json.decode(whole.get("metadata", b""), type=_ListMetadata)
+                metadata = _LIST_METADATA.decode(whole.get("metadata", b""))
             except _DecodeErrors:
                 whole = {}
             if whole.get("items", b"")[:1] != b"[":
@@ -225,7 +231,7 @@ class ObjectDecoder:
         Raises a decoder's error if it is not an object at all.
         """
         try:
-            return msgspec.json.decode(encoded, type=_Versioned).metadata.resource_version or before
+            return _VERSIONED.decode(encoded).metadata.resource_version or before
         except _DecodeErrors:
             if encoded[:1] != b"{":
                 raise
@@ -273,7 +279,7 @@ class ObjectDecoder:
     def _key_in(self, raw: bytes) -> NamespacedName | None:
         """Return the name of an object, even if it is invalid or cannot be decoded."""
         try:
-            return msgspec.json.decode(raw, type=_Identity).metadata.key
+            return _IDENTITY.decode(raw).metadata.key
         except _DecodeErrors:
             pass
         metadata = lenient_json.object_members(lenient_json.object_members(raw).get("metadata", b""))

@@ -93,8 +93,12 @@ def _cluster_info(cluster: dict[str, Any]) -> dict[str, Any]:
     return cluster
 
 
+# Built once: see api_client.
+_CREDENTIAL = msgspec.json.Decoder(_ExecCredential)
+
+
 def _credentials(printed: bytes, plugin: ExecPlugin, label: str) -> PluginCredentials:
-    credential = msgspec.json.decode(printed, type=_ExecCredential)
+    credential = _CREDENTIAL.decode(printed)
     if credential.api_version != plugin.api_version:
         msg = f"expected apiVersion {plugin.api_version!r}, found {credential.api_version!r}"
         raise ValueError(msg)

@@ -29,11 +29,15 @@ class _NodeList(Struct, frozen=True):
     metadata: _ListMetadata = _ListMetadata()
 
 
+# Built once: see api_client.
+_NODE_LIST = msgspec.json.Decoder(_NodeList)
+
+
 def describe_nodes(client: ApiClient) -> str:
     """Return ``the Nodes are ...``; "" if there are none or the server does not list them."""
     try:
         body = client.request("GET", "/api/v1/nodes", [("limit", str(_LIMIT))])
-        found = msgspec.json.decode(body, type=_NodeList)
+        found = _NODE_LIST.decode(body)
     except (ApiServerError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
     names = [format_name(item.metadata.name) for item in found.items or ()]

@@ -4,14 +4,11 @@ It sends the requests that ``ListWatch`` chooses, decodes the responses with ``O
 ``Store``, and passes the changes on.
 """
 
-import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable
 
-import msgspec
-
-from knft.apiserver.api_client import MAX_RETRY_AFTER, ApiClient, ApiStatus, Stream
+from knft.apiserver.api_client import MAX_RETRY_AFTER, ApiClient, Stream, decode_status
 from knft.apiserver.decoder import Bookmark, ObjectDecoder, ObjectEvent, WatchError, WatchEvents
 from knft.apiserver.error_text import one_line
 from knft.apiserver.limits import Backoff, IdleTimeout
@@ -276,9 +273,7 @@ class Reflector:
 
 def _refused_error(event: WatchError) -> ApiStatusError:
     """Return an ERROR event as an exception."""
-    status = ApiStatus()
-    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        status = msgspec.json.decode(event.status, type=ApiStatus)
+    status = decode_status(event.status)
     message = one_line(status.message or "")
     retry_after = status.details.retry_after_seconds if status.details is not None else None
     return ApiStatusError(

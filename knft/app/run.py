@@ -17,7 +17,7 @@ from knft.app.shutdown import Shutdown
 from knft.app.signals import stop_on_signals
 from knft.configuration.settings import Settings
 from knft.configuration.watch import wait_for_change
-from knft.errors import InstanceLockedError, ServingError, SourceError
+from knft.errors import InstanceLockedError, ReadOnlySysctlError, ServingError, SourceError
 from knft.kernel.addresses import AddressMonitor, local_addresses
 from knft.kernel.instance_lock import InstanceLock
 from knft.kernel.notifications import ForeignChangeMonitor
@@ -112,6 +112,17 @@ def _set_conntrack(settings: Settings) -> None:
         log.info("%s", message)
 
 
+def _set_conntrack_if_writable(settings: Settings) -> None:
+    """Set the sysctls; only warn if another program has changed one since the init container set it.
+
+    A container that is restarted gets no init container, and its Services matter more than a timeout.
+    """
+    try:
+        _set_conntrack(settings)
+    except ReadOnlySysctlError as error:
+        log.warning("%s; continuing with the current values", error)
+
+
 def _run_locked(
     settings: Settings, options: RunOptions, source: ObjectFeed, log_writer: LogWriter, *, has_lock: bool
 ) -> None:
@@ -125,7 +136,7 @@ def _run_locked(
     with WorkerProcess(foreign_changes.set_own_port_ids, health.sync_progressed) as library:
         _probe_kernel(library)
         if source.configures_host:
-            _set_conntrack(settings)
+            _set_conntrack_if_writable(settings)
         if options.once and isinstance(source, ManifestFeed):
             _sync_once(settings, options, source, library)
         else:

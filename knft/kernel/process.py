@@ -40,6 +40,7 @@ MAX_LOGGED_CHARACTERS = 4000
 """How much of what a worker writes to its standard error, such as a traceback, is logged at once."""
 _MAX_READ_BYTES = 1 << 16
 
+_HELLO = msgspec.msgpack.Decoder(Hello)
 _ANSWERS: msgspec.msgpack.Decoder[Elements | Answer] = msgspec.msgpack.Decoder(Elements | Answer)
 
 
@@ -241,7 +242,7 @@ class _Worker:
         self.close()
 
     def _receive_hello(self) -> None:
-        hello = msgspec.msgpack.decode(pipe_framing.receive(self._answers, self._timeout()), type=Hello)
+        hello = _HELLO.decode(pipe_framing.receive(self._answers, self._timeout()))
         if hello.error:
             raise UnsupportedError(hello.error)
         self._on_port_ids(hello.port_ids)

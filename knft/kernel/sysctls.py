@@ -4,6 +4,7 @@ See docs/behaviour/conntrack.md#sysctls. kube-proxy's nftables mode sets no othe
 route_localnet nor the bridge sysctls (docs/behaviour/nftables.md#start).
 """
 
+import errno
 import math
 import os
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from knft.errors import UnsupportedError
+from knft.errors import ReadOnlySysctlError, UnsupportedError
 
 _NETFILTER = "proc/sys/net/netfilter"
 _HASH_SIZE = "sys/module/nf_conntrack/parameters/hashsize"
@@ -105,8 +106,9 @@ def set_conntrack(options: ConntrackOptions, root: Path = Path("/")) -> list[str
     """Write the parameters that differ from ``options``; return a line of text for each change.
 
     The files exist once the kernel has loaded conntrack, which any NAT rule causes, such as those of ``probe``. Raises
-    UnsupportedError at the first file that cannot be written; later ones are then unchanged. If all values are as
-    desired, nothing is written, and no write permission is needed.
+    UnsupportedError at the first file that cannot be written, or ReadOnlySysctlError if its file system is read-only,
+    as in a container without privileges; later ones are then unchanged. If all values are as desired, nothing is
+    written, and no write permission is needed.
     """
     return [
         change
@@ -129,5 +131,6 @@ def _apply(path: Path, desired: DesiredValue) -> Iterator[str]:
             "run knft with --init-only in a privileged init container, "
             f"or leave the parameter unchanged with {desired.opt_out_flag}"
         )
-        raise UnsupportedError(msg) from error
+        is_read_only = isinstance(error, OSError) and error.errno == errno.EROFS
+        raise (ReadOnlySysctlError if is_read_only else UnsupportedError)(msg) from error
     yield f"{path}: changed from {before} to {desired.value}"

@@ -207,8 +207,8 @@ def _services_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
 def _firewall_rules(family: Family) -> tuple[nft.Rule, ...]:
     frontend = (_daddr(family), *_SERVICE_PORT)
     source = nft.Payload(family.nft, "saddr")
-    # "ct protocol" is "meta l4proto" in network byte order, which a set with intervals needs: libnftables 1.0.6 converts
-    # the other one with an expression that kernel 6.12.117 refuses ("Operation not supported").
+    # "ct protocol" is "meta l4proto" in network byte order, which a set with intervals needs. libnftables 1.0.6
+    # converts the latter with an expression that kernel 6.12.117 refuses ("Operation not supported").
     range_key = (_daddr(family), nft.Ct("protocol"), nft.Payload("th", "dport"), source)
     source_restricted = nft.Match(nft.Concat(frontend), nft.Reference(names.SOURCE_RESTRICTED_FRONTENDS))
     not_allowed = nft.Match(nft.Concat(range_key), nft.Reference(names.SOURCE_RANGES), "!=")

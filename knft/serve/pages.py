@@ -55,6 +55,7 @@ def health_router(
         {
             "/healthz": lambda: counted("healthz", health.healthz(node_eligible=node_eligible())),
             "/livez": lambda: counted("livez", health.livez()),
+            "/readyz": health.readyz,
         }
     )
 

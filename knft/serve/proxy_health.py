@@ -1,7 +1,8 @@
-"""The proxy's own health checks ``/livez`` and ``/healthz`` (docs/behaviour/health.md#proxy).
+"""The proxy's own health checks ``/livez``, ``/healthz`` and ``/readyz`` (docs/behaviour/health.md#proxy).
 
 A family is healthy unless a change has been pending for longer than the timeout. For ``/livez`` it is also healthy
-while a long sync makes progress: a restart would only begin the same work again.
+while a long sync makes progress: a restart would only begin the same work again. kube-proxy's ``/healthz`` succeeds
+before the first sync, so ``/readyz`` is knft's own: a rolling update must not continue before the rules are in force.
 """
 
 import threading
@@ -44,6 +45,8 @@ class ProxyHealth(SyncObserver):
         """The families that are being synced."""
         self._failed: set[Family] = set()
         """The families whose last sync failed."""
+        self._synced: set[Family] = set()
+        """The families that were synced once, or whose table is left to another process."""
         self._progressed_at = clock()
         """When a sync began, or last got an answer from the kernel."""
 
@@ -72,7 +75,7 @@ class ProxyHealth(SyncObserver):
 
     def sync_succeeded(self, report: SyncReport, _state: ServiceState) -> None:
         """Record that nothing is pending."""
-        self._record_update(report.family)
+        self._record_update(report.family, is_synced=True)
 
     def sync_failed(self, family: Family, _seconds: float) -> None:
         """Keep changes pending; if nothing was queued, count the failed sync as pending from now."""
@@ -83,11 +86,13 @@ class ProxyHealth(SyncObserver):
 
     def table_left(self, family: Family) -> None:
         """Count as up to date: another process programs the family, and restarting this one would not help."""
-        self._record_update(family)
+        self._record_update(family, is_synced=True)
 
-    def _record_update(self, family: Family) -> None:
+    def _record_update(self, family: Family, *, is_synced: bool = False) -> None:
         now = self._clock()
         with self._lock:
+            if is_synced:
+                self._synced.add(family)
             self._last_updated[family] = now
             self._pending_since.pop(family, None)
             self._running.discard(family)
@@ -128,6 +133,22 @@ class ProxyHealth(SyncObserver):
     def healthz(self, *, node_eligible: bool) -> Response:
         """Return the response of ``/healthz``: whether load balancers should send traffic to this node."""
         return self._response(self.families(), {"nodeEligible": node_eligible}, node_eligible=node_eligible)
+
+    def readyz(self) -> Response:
+        """Return the response of ``/readyz``: whether each family was synced since the start, and is up to date."""
+        families = self.families()
+        with self._lock:
+            waiting = sorted(family.value for family in families if family not in self._synced)
+        late = sorted(family.value for family, health in families.items() if not health.is_healthy)
+        if not families:
+            text = "waiting for the Services and endpoints of the cluster"
+        elif waiting:
+            text = f"waiting for the first sync of {' and '.join(waiting)}"
+        elif late:
+            text = f"a change of {' and '.join(late)} is not in force"
+        else:
+            return Response(HTTPStatus.OK, b"ok")
+        return Response(HTTPStatus.SERVICE_UNAVAILABLE, text.encode())
 
     def _response(
         self, families: dict[Family, FamilyHealth], node_fields: dict[str, bool], *, node_eligible: bool

@@ -1,7 +1,9 @@
 """The kustomize overlays, kubeadm's patch and the Helm chart give the same objects, which the API server accepts."""
 
 import copy
+import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -43,18 +45,36 @@ PROMETHEUS_OPERATOR = (
 
 
 def _comparable(found: Objects) -> Objects:
-    """Return the objects without the chart's labels, and with configurations as objects instead of text."""
+    """Return the objects without the chart's labels, with configurations as objects instead of text.
+
+    The API server's address is in the ConfigMap of an overlay, and in the DaemonSet of the chart. The ConfigMaps' names
+    depend on their contents.
+    """
     result = copy.deepcopy(found)
+    addresses: dict[str, str] = {}
     for item in result.values():
         for name in CHART_LABELS & item["metadata"].get("labels", {}).keys():
             del item["metadata"]["labels"][name]
         if item["kind"] == "ConfigMap":
-            # "kustomize" labels no ConfigMap that an overlay generates.
+            # kustomize labels no ConfigMap that an overlay generates.
             item["metadata"].pop("labels", None)
+            addresses |= {key: item["data"].pop(key) for key in list(item["data"]) if key.startswith("api-server-")}
             item["data"] = {name: yaml.safe_load(text) for name, text in item["data"].items()}
-            # kustomize writes the port as text, too.
-            item["data"] = {name: str(value) if "api-server" in name else value for name, value in item["data"].items()}
-    return result
+            item["metadata"]["name"] = _without_digest(item["metadata"]["name"])
+        elif item["kind"] == "DaemonSet":
+            (volume,) = item["spec"]["template"]["spec"]["volumes"]
+            volume["configMap"]["name"] = _without_digest(volume["configMap"]["name"])
+    for item in result.values():
+        for variable in item["spec"]["template"]["spec"]["containers"][0]["env"] if item["kind"] == "DaemonSet" else ():
+            source = variable.get("valueFrom", {}).get("configMapKeyRef")
+            if source is not None:
+                variable["value"] = addresses[source["key"]]
+                del variable["valueFrom"]
+    return {(kind, namespace, _without_digest(name)): item for (kind, namespace, name), item in result.items()}
+
+
+def _without_digest(name: str) -> str:
+    return re.sub(r"^knft-(?!dashboard|metrics)[0-9a-z]{10}$", "knft", name)
 
 
 CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Any], str]] = {
@@ -73,6 +93,12 @@ CASES: dict[str, tuple[str, tuple[str, ...], dict[str, Any], str]] = {
         "kube-system",
     ),
     "monitoring": ("overlays/replace", ("monitoring",), {**HOST, **CIDR, "metrics": MONITORING}, "kube-system"),
+    "monitoring in its own namespace": (
+        "overlays/replace",
+        ("monitoring", "own-namespace"),
+        {**HOST, **CIDR, "metrics": MONITORING, "namespace": {"create": True}},
+        "knft-system",
+    ),
 }
 
 
@@ -116,7 +142,9 @@ def _kubectl(cluster: Cluster, *arguments: str, stdin: str = "") -> str:
 
 
 def _apply(cluster: Cluster, text: str, *flags: str) -> str:
-    return _kubectl(cluster, "apply", "--server-side", "--validate=strict", *flags, "-f", "-", stdin=text)
+    return _kubectl(
+        cluster, "apply", "--server-side", "--validate=strict", "--force-conflicts", *flags, "-f", "-", stdin=text
+    )
 
 
 @pytest.mark.usefixtures("prometheus_operator")
@@ -179,24 +207,64 @@ def test_patch_puts_knft_into_kubeadm_s_daemon_set(cluster: Cluster, tmp_path: P
         assert own[name] == other[name], name
 
 
-def test_trial_keeps_kube_proxy_from_the_labelled_nodes(cluster: Cluster) -> None:
-    """The patch is applied as the documentation says."""
-    _apply(cluster, _kubeadm_daemon_set())
-    file = str(KUSTOMIZE / "overlays/trial/kube-proxy-patch.yaml")
-    _kubectl(cluster, "-n", "kube-system", "patch", "daemonset", "kube-proxy", "--patch-file", file)
-    found = yaml.safe_load(_kubectl(cluster, "-n", "kube-system", "get", "daemonset", "kube-proxy", "-o", "yaml"))
-    _kubectl(cluster, "-n", "kube-system", "delete", "daemonset", "kube-proxy")
-    required = found["spec"]["template"]["spec"]["affinity"]["nodeAffinity"][
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    ]
-    (term,) = required["nodeSelectorTerms"]
-    (trial,) = (
-        item for item in objects(kustomize(KUSTOMIZE / "overlays/trial")).values() if item["kind"] == "DaemonSet"
-    )
-    selector = trial["spec"]["template"]["spec"]["nodeSelector"]
-    (avoided,) = term["matchExpressions"]
-    assert {avoided["key"]: avoided["values"][0]}.items() <= selector.items()
+OTHER_TERM = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
+
+
+@pytest.mark.parametrize("has_affinity", [False, True])
+def test_trial_keeps_kube_proxy_from_the_labelled_nodes(cluster: Cluster, *, has_affinity: bool) -> None:
+    """Each patch is refused by a DaemonSet for which it is not meant, so that no affinity is lost."""
+    daemon_set = yaml.safe_load(_kubeadm_daemon_set())
+    if has_affinity:
+        required = {"nodeSelectorTerms": [{"matchExpressions": [OTHER_TERM]}]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        daemon_set["spec"]["template"]["spec"]["affinity"] = affinity
+    _apply(cluster, yaml.safe_dump(daemon_set))
+    names = ["kube-proxy-patch.json", "kube-proxy-patch-with-affinity.json"]
+    suitable, other = reversed(names) if has_affinity else names
+    patch = ("-n", "kube-system", "patch", "daemonset", "kube-proxy", "--type=json", "--patch-file")
+    try:
+        with pytest.raises(AssertionError):
+            _kubectl(cluster, *patch, str(KUSTOMIZE / "overlays/trial" / other))
+        _kubectl(cluster, *patch, str(KUSTOMIZE / "overlays/trial" / suitable))
+        with pytest.raises(AssertionError):
+            _kubectl(cluster, *patch, str(KUSTOMIZE / "overlays/trial" / names[0]))
+        found = yaml.safe_load(_kubectl(cluster, "-n", "kube-system", "get", "daemonset", "kube-proxy", "-o", "yaml"))
+    finally:
+        _kubectl(cluster, "-n", "kube-system", "delete", "daemonset", "kube-proxy")
+    affinity = found["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    (term,) = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    *others, avoided = term["matchExpressions"]
+    assert others == ([OTHER_TERM] if has_affinity else [])
+    trial = _daemon_set(objects(kustomize(KUSTOMIZE / "overlays/trial")))
+    assert trial["spec"]["template"]["spec"]["nodeSelector"][avoided["key"]] == avoided["values"][0]
     assert avoided["operator"] == "NotIn"
+
+
+def _daemon_set(found: Objects) -> dict[str, Any]:
+    return found["DaemonSet", "kube-system", "knft"]
+
+
+@pytest.mark.parametrize("change", ["config.yaml", "api-server.env"])
+def test_change_of_the_configuration_replaces_the_pods(tmp_path: Path, change: str) -> None:
+    """So that the init container runs again, and an error stops at the first pods."""
+    overlay = tmp_path / "overlay"
+    shutil.copytree(KUSTOMIZE / "overlays/replace", overlay)
+    text = (overlay / "kustomization.yaml").read_text()
+    (overlay / "kustomization.yaml").write_text(
+        text.replace("../../base", os.path.relpath(KUSTOMIZE / "base", overlay))
+    )
+    before = _daemon_set(objects(kustomize(overlay)))
+    changed = (overlay / change).read_text().replace("10.244.", "10.245.").replace("6443", "7445")
+    (overlay / change).write_text(changed)
+    assert _daemon_set(objects(kustomize(overlay)))["spec"]["template"] != before["spec"]["template"]
+
+
+def test_change_of_the_chart_s_configuration_replaces_the_pods(tmp_path: Path) -> None:
+    first, second = (
+        _daemon_set(objects(helm({**HOST, "config": {"clusterCIDR": cidr}}, tmp_path)))
+        for cidr in ("10.244.0.0/16", "10.245.0.0/16,fd00::/64")
+    )
+    assert first["spec"]["template"] != second["spec"]["template"]
 
 
 def test_container_has_only_what_it_needs(tmp_path: Path) -> None:
@@ -232,6 +300,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "wrong name": ({**HOST, "apiserver": {}}, "additional properties 'apiserver' not allowed"),
     "wrong type": ({**HOST, "verbosity": "high"}, "got string, want integer"),
     "kind in the configuration": ({**HOST, "config": {"kind": "Pod"}}, "config/kind"),
+    "address in the configuration": ({**HOST, "config": {"healthzBindAddress": "127.0.0.1:1"}}, "healthzBindAddress"),
+    "other probe": ({**HOST, "livenessProbe": {"exec": {}}}, "livenessProbe"),
+    "reserved label": ({**HOST, "podLabels": {"k8s-app": "x"}}, "invalid propertyName 'k8s-app'"),
+    "metrics of kube-proxy's configuration": (
+        {"kubeProxyConfig": {"enabled": True}, "metrics": {"enabled": True}},
+        "have no effect with kubeProxyConfig.enabled",
+    ),
     "monitor without metrics": (
         {**HOST, "metrics": {"serviceMonitor": {"enabled": True}}},
         "metrics.serviceMonitor.enabled needs metrics.enabled",
@@ -259,12 +334,13 @@ EXERCISED: dict[str, tuple[Any, str]] = {
     "image.digest": ("sha256:" + "0" * 64, "image: knft.dev/knft@sha256:0000"),
     "image.pullPolicy": ("Always", "imagePullPolicy: Always"),
     "imagePullSecrets": ([{"name": "registry"}], "imagePullSecrets:\n        - name: registry"),
-    "apiServer.host": ("2001:db8::1", 'api-server-host: "2001:db8::1"'),
-    "apiServer.port": (443, 'api-server-port: "443"'),
+    "apiServer.host": ("2001:db8::1", 'value: "2001:db8::1"'),
+    "apiServer.port": (443, 'value: "443"'),
     "kubeProxyConfig.enabled": (True, "--config=/var/lib/kube-proxy/config.conf"),
     "kubeProxyConfig.configMap": ("other", "name: other"),
     "config.mode": ("iptables", "mode: iptables"),
     "config.oomScoreAdj": (-500, "oomScoreAdj: -500"),
+    "healthz.port": (7777, "healthzBindAddress: 0.0.0.0:7777"),
     "verbosity": (4, "--v=4"),
     "extraArgs": (["--sync-burst=2"], "- --sync-burst=2"),
     "initContainer.enabled": (False, "!initContainers"),
@@ -297,6 +373,7 @@ EXERCISED: dict[str, tuple[Any, str]] = {
     "serviceAccount.annotations": ({"role": "arn"}, "role: arn"),
     "namespace.create": (True, "kind: Namespace"),
     "metrics.enabled": (True, "metricsBindAddress: 0.0.0.0:10249"),
+    "metrics.bindAddress": ("10.0.0.1", "metricsBindAddress: 10.0.0.1:10249"),
     "metrics.port": (7777, "metricsBindAddress: 0.0.0.0:7777"),
     "metrics.serviceMonitor.enabled": (True, "kind: ServiceMonitor"),
     "metrics.serviceMonitor.interval": ("7s", "interval: 7s"),
@@ -310,6 +387,7 @@ EXERCISED: dict[str, tuple[Any, str]] = {
 
 NEEDED: dict[str, dict[str, Any]] = {
     "kubeProxyConfig.configMap": {"kubeProxyConfig": {"enabled": True}},
+    "metrics.bindAddress": {"metrics": {"enabled": True}},
     "metrics.port": {"metrics": {"enabled": True}},
     "metrics.serviceMonitor.enabled": {"metrics": {"enabled": True}},
     "metrics.serviceMonitor.interval": {"metrics": MONITORING},
@@ -320,7 +398,13 @@ NEEDED: dict[str, dict[str, Any]] = {
 """Other values that a value needs to have an effect."""
 
 
-def test_each_value_of_the_chart_is_exercised_and_in_the_schema() -> None:
+def test_kube_proxy_s_configuration_needs_its_namespace(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        helm({"kubeProxyConfig": {"enabled": True}}, tmp_path, "knft-system")
+    assert "needs the namespace kube-system" in refused.value.stderr
+
+
+def test_each_value_of_the_chart_is_exercised() -> None:
     assert _leaves(yaml.safe_load((CHART / "values.yaml").read_text())) == EXERCISED.keys()
 
 

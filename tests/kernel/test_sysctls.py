@@ -3,6 +3,7 @@
 See docs/behaviour/conntrack.md#sysctls and docs/behaviour/upstream-tests.md#conntrack.
 """
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from knft.configuration.settings import ConntrackSettings
-from knft.errors import UnsupportedError
+from knft.errors import ReadOnlySysctlError, UnsupportedError
 from knft.kernel import sysctls
 from knft.kernel.oom import set_oom_score_adj
 from knft.kernel.sysctls import desired_values, online_processors, set_conntrack
@@ -147,6 +148,17 @@ def test_first_failure_stops(root: Path) -> None:
         if setting.path not in str(missing)
     ]
     assert done == ["4000", "1000", "86400", "7", "7", "7"]
+
+
+def test_read_only_file_is_another_error(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``run`` continues then (tests/app/test_read_only_sysctls.py)."""
+
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(path))
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    with pytest.raises(ReadOnlySysctlError, match="Read-only file system"):
+        set_conntrack(EVERYTHING, root)
 
 
 def test_malformed_value_is_reported(root: Path) -> None:

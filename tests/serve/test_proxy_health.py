@@ -174,6 +174,32 @@ def test_family_whose_table_is_left_to_another_process_is_healthy() -> None:
     health.expect(livez=503, healthz=503)
 
 
+def _readiness(health: _Health) -> tuple[int, str]:
+    response = health.health.readyz()
+    return response.status, response.body.decode()
+
+
+def test_proxy_is_ready_after_the_first_sync_of_each_family() -> None:
+    """Not before it, although ``/healthz`` succeeds, as kube-proxy's does."""
+    health = _Health()
+    assert _readiness(health) == (503, "waiting for the Services and endpoints of the cluster")
+    for family in (V4, V6):
+        health.health.loop_started(family)
+    assert _readiness(health) == (503, "waiting for the first sync of IPv4 and IPv6")
+    health.health.sync_failed(V4, 0.1)
+    health.health._record_update(V4, is_synced=True)
+    assert _readiness(health) == (503, "waiting for the first sync of IPv6")
+    health.expect(livez=200, healthz=200)
+    health.health.table_left(V6)
+    assert _readiness(health) == (200, "ok")
+    health.queued(V6)
+    assert _readiness(health) == (200, "ok")
+    health.clock.pass_time(25)
+    assert _readiness(health) == (503, "a change of IPv6 is not in force")
+    health.updated(V6)
+    assert _readiness(health) == (200, "ok")
+
+
 def test_wall_clock_jump_makes_nothing_late() -> None:
     health = _Health()
     health.updated(V4)

@@ -27,3 +27,22 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- define "knft.configFile" -}}
 {{ include "knft.configFolder" . }}/{{ if .Values.kubeProxyConfig.enabled }}config.conf{{ else }}config.yaml{{ end }}
 {{- end }}
+
+{{- define "knft.config" -}}
+{{- $fixed := dict "apiVersion" "kubeproxy.config.k8s.io/v1alpha1" "kind" "KubeProxyConfiguration" }}
+{{- if ne (int .Values.healthz.port) 10256 }}
+{{- $_ := set $fixed "healthzBindAddress" (printf "0.0.0.0:%v" .Values.healthz.port) }}
+{{- end }}
+{{- if .Values.metrics.enabled }}
+{{- $_ := set $fixed "metricsBindAddress" (printf "%s:%v" .Values.metrics.bindAddress .Values.metrics.port) }}
+{{- end }}
+{{- merge $fixed .Values.config | toYaml }}
+{{- end }}
+
+{{- define "knft.configMap" -}}
+{{- if .Values.kubeProxyConfig.enabled -}}
+{{ .Values.kubeProxyConfig.configMap }}
+{{- else -}}
+knft-{{ include "knft.config" . | sha256sum | trunc 10 }}
+{{- end -}}
+{{- end }}
