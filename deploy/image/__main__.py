@@ -9,7 +9,7 @@ from pathlib import Path
 
 from deploy.image.build import build
 from deploy.image.errors import ImageError
-from deploy.image.resolve import write_locks
+from deploy.image.resolve import write_build_lock, write_locks
 from deploy.image.variant import ARCHITECTURES, DEFAULT, VARIANTS, native_architecture
 
 _ROOT = Path(__file__).parents[2]
@@ -37,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(arguments: argparse.Namespace) -> None:
     if arguments.lock:
+        write_build_lock()
         for variant in VARIANTS.values():
             for architecture in ARCHITECTURES.values():
                 print(f"image: locking {variant.name}, {architecture.name}", flush=True)

@@ -8,10 +8,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from deploy.image import layer, oci, sbom
-from deploy.image.commands import run
+from deploy.image.commands import pip, run
 from deploy.image.compile import compile_modules
 from deploy.image.errors import ImageError
-from deploy.image.fetch import fetch_packages, fetch_wheels
+from deploy.image.fetch import fetch_build_wheels, fetch_packages, fetch_wheels
 from deploy.image.lock import packages_file, read_packages
 from deploy.image.rootfs import make_root
 from deploy.image.variant import DEFAULT, Architecture, Variant, native_architecture
@@ -41,7 +41,10 @@ def build(checkout: Path, variant: Variant, architecture: Architecture, seconds:
         files = _make_root(root, variant, architecture, [wheel])
         _compile(root, variant, architecture, folder)
         created = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        components = (*sbom.packages(variant, files), *sbom.distributions(root))
+        components = (
+            *sbom.packages(variant, files),
+            *sbom.distributions(root, [*fetch_wheels(variant, architecture).glob("*.whl"), wheel]),
+        )
         document = sbom.document(architecture, version, created, components)
         _add_documents(root, checkout, document)
         packed = layer.pack(root, seconds)
@@ -57,8 +60,12 @@ def build(checkout: Path, variant: Variant, architecture: Architecture, seconds:
 
 
 def _build_wheel(checkout: Path, folder: Path, seconds: int) -> Path:
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    run([*command, "--wheel-dir", str(folder), str(checkout)], {"SOURCE_DATE_EPOCH": str(seconds)})
+    """Build knft's wheel with pinned wheels of the build system: another version of it gives another wheel."""
+    builder = folder / "builder"
+    sources = fetch_build_wheels()
+    pip("install", "--no-deps", "--no-index", "--target", str(builder), *map(str, sorted(sources.glob("*.whl"))))
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    run(command, {"SOURCE_DATE_EPOCH": str(seconds), "PYTHONPATH": str(builder)}, checkout)
     (wheel,) = folder.glob("knft-*.whl")
     return wheel
 

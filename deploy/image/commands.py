@@ -10,11 +10,11 @@ from deploy.image.errors import ImageError
 from deploy.image.variant import Architecture, Variant
 
 
-def run(command: Sequence[str], environment: Mapping[str, str] | None = None) -> str:
-    """Return the standard output of a command; raise ImageError if it fails."""
+def run(command: Sequence[str], environment: Mapping[str, str] | None = None, folder: Path | None = None) -> str:
+    """Return the standard output of a command, run in ``folder`` if given; raise ImageError if it fails."""
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})}
+            command, capture_output=True, text=True, check=False, cwd=folder, env={**os.environ, **(environment or {})}
         )
     except OSError as error:
         msg = f"{command[0]} cannot be run: {error}"

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from deploy.image.commands import pip, target_flags
 from deploy.image.errors import ImageError
-from deploy.image.lock import Package, PackageLock, wheels_file
+from deploy.image.lock import BUILD_WHEELS, Package, PackageLock, wheels_file
 from deploy.image.mirrors import mirrors, snapshots
 from deploy.image.variant import Architecture, Variant
 
@@ -77,6 +77,16 @@ def fetch_wheels(variant: Variant, architecture: Architecture) -> Path:
         pip("download", "--no-deps", "--require-hashes", "--dest", str(folder), *flags,
             "--requirement", str(wheels_file(variant, architecture)))  # fmt: skip
         marker.write_text(lock)
+    return folder
+
+
+def fetch_build_wheels() -> Path:
+    """Return a directory that has the wheels of the lock with which knft's wheel is built."""
+    folder = cache() / "wheels" / f"build-{hashlib.sha256(BUILD_WHEELS.read_bytes()).hexdigest()[:16]}"
+    if not (folder / "complete").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        pip("download", "--no-deps", "--require-hashes", "--dest", str(folder), "--requirement", str(BUILD_WHEELS))
+        (folder / "complete").touch()
     return folder
 
 

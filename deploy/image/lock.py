@@ -52,6 +52,10 @@ def wheels_file(variant: Variant, architecture: Architecture) -> Path:
     return FOLDER / f"{variant.name}-{architecture.name}.wheels"
 
 
+BUILD_WHEELS = FOLDER / "build.wheels"
+"""The lock of the wheels that build knft's own wheel, on any machine."""
+
+
 def read_packages(path: Path, command: str = _COMMAND) -> PackageLock:
     """Return the lock in a file; raise ImageError if it cannot be read."""
     try:

@@ -20,8 +20,11 @@ _PATTERNS = (
     r".*\.dist-info/(direct_url\.json|REQUESTED)$",
 )
 _UNUSED = re.compile("|".join(_PATTERNS))
+_ONLY = {"base-files": re.compile(r"usr/share/(common-licenses|doc/base-files)(/|$)|(usr/lib|etc)/os-release$")}
+"""The files that the image has of a package, instead of all but the unused ones."""
 
 
-def is_unused(name: str) -> bool:
-    """Tell whether the image lacks a file or directory; ``name`` is its path in the root directory."""
-    return _UNUSED.match(name) is not None
+def is_unused(name: str, package: str = "") -> bool:
+    """Tell whether the image lacks a file or directory of a package; ``name`` is its path in the root directory."""
+    only = _ONLY.get(package)
+    return _UNUSED.match(name) is not None or (only is not None and only.match(name) is None)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from deploy.image.commands import pip, run, target_flags
 from deploy.image.errors import ImageError
-from deploy.image.lock import Package, PackageLock, packages_file, wheels_file
+from deploy.image.lock import BUILD_WHEELS, Package, PackageLock, packages_file, wheels_file
 from deploy.image.mirrors import mirrors, missing_variables
 from deploy.image.variant import Architecture, Variant
 
@@ -88,9 +88,17 @@ def private_apt(folder: Path, suite: str, architecture: Architecture, areas: Map
 def _wheels(variant: Variant, architecture: Architecture) -> str:
     """Return a requirements file with the newest wheels that the project's dependencies allow."""
     dependencies = tomllib.loads(_PROJECT.read_text())["project"]["dependencies"]
+    return _resolve_wheels(dependencies, target_flags(variant, architecture, Path("unused")))
+
+
+def write_build_lock() -> None:
+    """Write the lock of the wheels that build knft's own wheel."""
+    BUILD_WHEELS.write_text(_resolve_wheels(tomllib.loads(_PROJECT.read_text())["build-system"]["requires"], ()))
+
+
+def _resolve_wheels(dependencies: Sequence[str], flags: Sequence[str]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.json")
-        flags = target_flags(variant, architecture, Path(folder, "target"))
         pip("install", "--dry-run", "--ignore-installed", "--report", str(report), *flags, *dependencies)
         found = json.loads(report.read_text())["install"]
     lines = sorted(

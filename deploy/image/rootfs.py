@@ -57,10 +57,15 @@ def _unpack(package: Path, root: Path) -> None:
         msg = f"{package} cannot be unpacked with dpkg-deb: {error}"
         raise ImageError(msg) from error
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(root, members=_used_members(archive))  # noqa: S202 - checked by SHA-256
+        archive.extractall(root, members=_used_members(archive, package_name(package)))  # noqa: S202 - checked by SHA-256
 
 
-def _used_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
+def package_name(file: Path) -> str:
+    """Return the name of the package in a file of the cache, such as ``0123456789abcdef-libc6_2.36-9_amd64.deb``."""
+    return file.name.partition("-")[2].partition("_")[0]
+
+
+def _used_members(archive: tarfile.TarFile, package: str) -> Iterator[tarfile.TarInfo]:
     """Yield the files to unpack, under their merged paths."""
     for member in archive:
         member.name = _merged(member.name)
@@ -68,7 +73,7 @@ def _used_members(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
             member.linkname = _merged(member.linkname)
         if member.name in ("", ".", "usr", *(f"usr/{name}" for name in _MERGED)):
             continue
-        if not is_unused(member.name):
+        if not is_unused(member.name, package):
             yield member
 
 

@@ -39,13 +39,21 @@ def packages(variant: Variant, files: Iterable[Path]) -> Iterator[Component]:
         yield Component(name, version, url, sha256=hashlib.sha256(file.read_bytes()).hexdigest())
 
 
-def distributions(root: Path) -> Iterator[Component]:
-    """Yield the Python distributions that are installed in a root directory."""
+def distributions(root: Path, wheels: Iterable[Path]) -> Iterator[Component]:
+    """Yield the Python distributions that are installed in a root directory from ``wheels``."""
+    digests = {_stem(wheel): hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in wheels}
     for path in (root / SITE_PACKAGES).glob("*.dist-info/METADATA"):
         fields = HeaderParser().parsestr(path.read_text())
         name, version = str(fields["Name"]), str(fields["Version"])
         license_expression = str(fields.get("License-Expression") or _UNKNOWN)
-        yield Component(name, version, f"pkg:pypi/{name.lower().replace('_', '-')}@{version}", license_expression)
+        url = f"pkg:pypi/{name.lower().replace('_', '-')}@{version}"
+        digest = digests.get(path.parent.name.removesuffix(".dist-info").lower(), "")
+        yield Component(name, version, url, license_expression, digest)
+
+
+def _stem(wheel: Path) -> str:
+    """Return the name and version of a wheel, in the form of the directory with its metadata."""
+    return "-".join(wheel.name.split("-")[:2]).lower()
 
 
 def document(architecture: Architecture, version: str, created: str, components: Iterable[Component]) -> str:

@@ -57,16 +57,19 @@ _UNUSED = (
     *("libreadline8", "libreadline8t64", "readline-common", "libuuid1", "libcrypt1"),  # readline, _uuid, crypt
     "openssl-provider-legacy",
     *("lsb-base", "sysvinit-utils"),  # init scripts
+    "mawk",  # base-files' scripts
 )
 
 
 _PROGRAMS = ("nftables", "netbase", "iptables", "ipset", "ipvsadm")
+_LICENCES = "base-files"
+"""The package with the texts of the common licences, and the name of the release, which scanners look for."""
 
 
 def _variant(name: str, suite: str, python: str) -> Variant:
     # nftables is the command nft, to look at the tables in the pod; netbase has the names of protocols, which it shows.
     # iptables, ipset and ipvsadm read and remove kube-proxy's rules.
-    packages = (f"python{python}-minimal", f"libpython{python}-stdlib", "libnftables1", *_PROGRAMS)
+    packages = (f"python{python}-minimal", f"libpython{python}-stdlib", "libnftables1", *_PROGRAMS, _LICENCES)
     return Variant(name, suite, python, packages, _UNUSED)
 
 

@@ -104,6 +104,16 @@ def test_sbom_lists_all_packages_with_their_licences(image: Image) -> None:
         texts = [path for path in folder.rglob("*") if re.match("(?i)licen[sc]e|copying|authors|notice", path.name)]
         assert texts or name.startswith(WITHOUT_LICENCE), name
     assert (image.root / "usr/share/doc/knft/Apache-2.0.txt").is_file()
+    assert all(len(each["checksums"][0]["checksumValue"]) == 64 for each in document["packages"])
+
+
+def test_licences_that_packages_refer_to_are_in_the_image(image: Image) -> None:
+    texts = [path.read_text(errors="replace") for path in image.root.glob("usr/share/doc/*/copyright")]
+    named = {name for text in texts for name in re.findall(r"/usr/share/common-licenses/([\w.+-]*\w)", text)}
+    assert {"GPL-2", "GPL-3", "LGPL-2.1"} <= named
+    for name in named:
+        assert (image.root / "usr/share/common-licenses" / name).is_file(), name
+    assert "Debian" in (image.root / "etc/os-release").read_text()
 
 
 WITHOUT_LICENCE: tuple[str, ...] = ()
