@@ -109,6 +109,7 @@ image-locks: $(INSTALLED)
 	@$(RUN) -m deploy.image --lock
 
 test-image: $(INSTALLED)
+	@sh tests/image/install.sh
 	@$(RUN) -m tests.image $(ARGS)
 
 # The first run builds Kubernetes, for 20 minutes or more; docs/operations/trial-cluster.md describes the cluster.

@@ -1,6 +1,5 @@
-"""``python -m tests.image [OPTIONS FOR PYTEST]``: installs bubblewrap, and runs the tests of this folder."""
+"""``python -m tests.image [OPTIONS FOR PYTEST]`` runs the tests of this folder."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,11 +15,6 @@ def main() -> None:
         ensure_namespaces()
     except PrivilegeError as error:
         sys.exit(f"test-image: {error}")
-    if shutil.which("bwrap") is None:
-        for words in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "bubblewrap"]):
-            command = ["apt-get", *words]
-            if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode != 0:
-                sys.exit("test-image: bubblewrap cannot be installed: install it manually")
     tests = [str(path) for path in sorted(Path(__file__).parent.glob("test_*.py"))]
     command = [sys.executable, "-m", "pytest", *tests, *sys.argv[1:]]
     sys.exit(subprocess.run(command, cwd=CHECKOUT, check=False).returncode)
