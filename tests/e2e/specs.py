@@ -27,5 +27,6 @@ SKIPPED: Mapping[str, str] = {
     r"\[Feature:Networking-Performance\]": "measures the throughput of the network, not the Service proxy",
     r"\[Feature:KubeProxyNFAcct\]": "reads counters of kube-proxy's mode iptables",
     r"\[Disruptive\]": "restarts the API server or kube-proxy, or deletes iptables' rules, on nodes with SSH",
+    "DNS should support configurable pod resolv.conf": "starts a CoreDNS of its own, which the image lacks",
     r"\[Serial\]": "needs the whole cluster for itself, for example to change CoreDNS' configuration",
 }

@@ -5,6 +5,7 @@ import json
 import re
 import tarfile
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -110,7 +111,7 @@ def test_archive_has_an_image_for_each_name_with_one_layer(tmp_path: Path) -> No
     assert manifests[0]["config"] != manifests[1]["config"]
 
 
-def _file(archive: tarfile.TarFile, name: str) -> io.BufferedIOBase:
+def _file(archive: tarfile.TarFile, name: str) -> IO[bytes]:
     found = archive.extractfile(name)
     assert found is not None
     return found
