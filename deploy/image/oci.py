@@ -4,7 +4,7 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -22,6 +22,8 @@ class ImageConfig(Struct, frozen=True):
     """The name that a container runtime gives the image when it imports the archive."""
     entrypoint: tuple[str, ...] = ("/usr/bin/knft",)
     created_by: str = "python -m deploy.image"
+    arguments: tuple[str, ...] = ()
+    """The arguments of the entrypoint, if a pod gives none."""
 
 
 class Blob(Struct, frozen=True):
@@ -55,6 +57,7 @@ def image_blobs(config: ImageConfig, layer: bytes, compressed: bytes) -> tuple[B
             "created": config.created,
             "config": {
                 "Entrypoint": list(config.entrypoint),
+                **({"Cmd": list(config.arguments)} if config.arguments else {}),
                 "Env": ["PATH=/usr/sbin:/usr/bin", "LANG=C.UTF-8"],
                 "Labels": dict(config.labels),
             },
@@ -77,18 +80,23 @@ def image_blobs(config: ImageConfig, layer: bytes, compressed: bytes) -> tuple[B
 
 def archive(config: ImageConfig, layer: bytes, compressed: bytes, seconds: int) -> bytes:
     """Return the OCI archive; its files have the time ``seconds`` since 1970."""
-    blobs = image_blobs(config, layer, compressed)
-    platform = {"architecture": config.architecture, "os": "linux"}
-    names = {"org.opencontainers.image.ref.name": config.name, "io.containerd.image.name": config.name}
+    return archive_of_images((config,), layer, compressed, seconds)
+
+
+def archive_of_images(configs: Sequence[ImageConfig], layer: bytes, compressed: bytes, seconds: int) -> bytes:
+    """Return an OCI archive of several images with the same layer."""
+    images = [(config, image_blobs(config, layer, compressed)) for config in configs]
     index = {
         "schemaVersion": 2,
         "mediaType": f"{_MEDIA}.index.v1+json",
-        "manifests": [blobs[0].descriptor(platform=platform, annotations=names)],
+        "manifests": [_index_entry(config, blobs[0]) for config, blobs in images],
     }
     files = {
         "oci-layout": b'{"imageLayoutVersion":"1.0.0"}',
         "index.json": json.dumps(index, sort_keys=True, separators=(",", ":")).encode(),
-        **{f"blobs/sha256/{blob.digest.removeprefix('sha256:')}": blob.content for blob in blobs},
+        **{
+            f"blobs/sha256/{blob.digest.removeprefix('sha256:')}": blob.content for _, blobs in images for blob in blobs
+        },
     }
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as packed:
@@ -97,3 +105,10 @@ def archive(config: ImageConfig, layer: bytes, compressed: bytes, seconds: int) 
             info.size, info.mtime, info.mode = len(content), seconds, 0o644
             packed.addfile(info, io.BytesIO(content))
     return buffer.getvalue()
+
+
+def _index_entry(config: ImageConfig, manifest: Blob) -> dict[str, Any]:
+    """Return the entry of an image in the index of an archive."""
+    platform = {"architecture": config.architecture, "os": "linux"}
+    names = {"org.opencontainers.image.ref.name": config.name, "io.containerd.image.name": config.name}
+    return manifest.descriptor(platform=platform, annotations=names)

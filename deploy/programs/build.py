@@ -45,6 +45,7 @@ _PROGRAMS: Mapping[str, _Program] = {
         )
     },
     "agnhost": _Program(MODULE, f"{_KUBERNETES}/test/images/agnhost"),
+    "regression-issue-74839": _Program(MODULE, f"{_KUBERNETES}/test/images/regression-issue-74839"),
     "coredns": _Program(MODULE, "./coredns"),
     "ginkgo": _Program(MODULE, "github.com/onsi/ginkgo/v2/ginkgo"),
     "e2e.test": _Program(MODULE, f"{_KUBERNETES}/test/e2e", is_test=True),

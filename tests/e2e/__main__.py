@@ -1,0 +1,110 @@
+"""Run upstream's end-to-end tests with knft; exit with status 1 if one fails."""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from deploy.cluster.cluster import Cluster
+from deploy.cluster.keys import ADMIN
+from deploy.cluster.plan import Proxy, make_plan
+from deploy.cluster.state import State, default_folder
+from deploy.programs import cache
+from deploy.programs.build import Programs, programs
+from deploy.programs.errors import SetupError
+from tests.e2e import image, specs
+from tests.e2e.command import Run, Selection, any_of, ginkgo_command
+from tests.e2e.packages import write_locks
+from tests.e2e.results import Outcome, Result, parse_junit, summary
+
+_PROGRAMS = ("e2e.test", "ginkgo", "kubectl", *image.PROGRAMS)
+
+
+def main() -> None:
+    """Do what the command line says."""
+    arguments = _parse_arguments()
+    # "timeout" and service managers send SIGTERM; the cluster must be removed then, too.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    try:
+        if arguments.lock:
+            write_locks()
+            return
+        results = _run(arguments, arguments.directory.absolute())
+    except SetupError as error:
+        sys.exit(f"e2e: {error}")
+    for line in summary(results):
+        print(line)
+    if not results or any(result.outcome is Outcome.FAILED for result in results):
+        sys.exit(1)
+
+
+def _parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.e2e", description=__doc__)
+    parser.add_argument("--focus", help="regular expression of Go; default: network specs about Services and pods")
+    parser.add_argument("--skip", default="", help="regular expression of further specs to leave out")
+    parser.add_argument("--subset", action="store_true", help="run the specs about Services that take few minutes")
+    parser.add_argument("--nodes", type=int, default=3, help="default: 3")
+    parser.add_argument("--processes", type=int, default=8, help="specs that run at the same time; default: 8")
+    parser.add_argument("--proxy", type=Proxy, choices=list(Proxy), default=Proxy.KNFT, help="default: knft")
+    parser.add_argument(
+        "--directory", type=Path, default=default_folder().with_name("e2e"), help="of the cluster and the reports"
+    )
+    parser.add_argument("--lock", action="store_true", help="pin the newest Debian packages of the image, and exit")
+    return parser.parse_args()
+
+
+def selection(focus: str | None, skip: str, *, subset: bool) -> Selection:
+    """Return the specs that the options select."""
+    skipped = [*specs.SKIPPED, *([specs.LONG] if subset else []), *([skip] if skip else [])]
+    return Selection(focus or (specs.SUBSET if subset else specs.FOCUS), any_of(skipped))
+
+
+def _run(arguments: argparse.Namespace, folder: Path) -> list[Result]:
+    """Run the selected specs in a new cluster."""
+    if os.geteuid() != 0:
+        msg = "only root can start a cluster: it makes namespaces and mounts file systems"
+        raise SetupError(msg)
+    cluster = Cluster(State(folder / "cluster"), lambda line: print(line, flush=True))
+    cluster.state.check_absent()
+    built = programs(_PROGRAMS)
+    archive = image.write_image(built, cache.cache_folder() / "e2e-images")
+    report = folder / "report"
+    shutil.rmtree(report, ignore_errors=True)
+    report.mkdir(parents=True)
+    try:
+        cluster.up(make_plan(arguments.nodes, proxies=(arguments.proxy,)), [archive])
+        selected = selection(arguments.focus, arguments.skip, subset=arguments.subset)
+        kubeconfig = str(cluster.keys.kubeconfig(ADMIN))
+        _run_ginkgo(cluster, built, Run(selected, kubeconfig, report, arguments.processes, arguments.nodes))
+    finally:
+        if cluster.state.exists:
+            shutil.copytree(cluster.state.logs, report / "logs", dirs_exist_ok=True)
+        cluster.down()
+    return [result for path in sorted(report.glob("junit*.xml")) for result in parse_junit(path.read_text())]
+
+
+def _run_ginkgo(cluster: Cluster, built: Programs, run: Run) -> None:
+    """Run the specs in the control plane's network namespace, from which nodes and pods can be reached."""
+    command = ginkgo_command(built, run)
+    log = run.report / "log"
+    print(f"e2e: running the specs; their output is in {log}", flush=True)
+    started = time.monotonic()
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            cluster.control_plane.machine.network_command(*command), stdout=output, stderr=subprocess.STDOUT
+        )
+        try:
+            process.wait()
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
+    print(f"e2e: ginkgo ended with status {process.returncode} after {time.monotonic() - started:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

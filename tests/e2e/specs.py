@@ -1,0 +1,32 @@
+"""The specs that ``make test-e2e`` runs, and those that it leaves out, with the reasons."""
+
+from collections.abc import Mapping
+
+_GROUPS = (
+    *("API Server", "Services", "Networking", "KubeProxy", "Conntrack", "HostPort", "NoSNAT", "DNS"),
+    *("EndpointSlice", "EndpointSliceMirroring", "Endpoints", "EndpointsController"),
+    *("Proxy version", "Service CIDRs", "ServiceCIDR and IPAddress API", "Service endpoints latency"),
+    *("Connectivity Pod Lifecycle", "Topology Hints", "Traffic Distribution"),
+)
+"""The beginnings of the names of the network specs that concern Services and pods' connectivity."""
+FOCUS = rf"\[sig-network\] ({'|'.join(_GROUPS)}|\[Feature:IPv6DualStack\])"
+"""The specs that run if the command line names none."""
+
+SUBSET = r"\[sig-network\] (Services|Conntrack|KubeProxy|HostPort|EndpointSlice|Proxy version) "
+"""The specs of ``--subset``."""
+LONG = "should have session affinity timeout work"
+"""Specs that ``--subset`` leaves out: each of them waits over four minutes."""
+
+SKIPPED: Mapping[str, str] = {
+    r"[sS][cC][tT][pP]": "the kernel may lack SCTP, as Debian's cloud kernels do: then pods cannot open SCTP sockets",
+    r"\[Provider:GCE\]": "needs Google's cloud",
+    r"\[Feature:LoadBalancer\]": "needs a cloud provider that assigns addresses to load balancers",
+    r"\[Feature:Networking-IPv4\]": "needs a route to the internet",
+    r"\[Feature:Networking-IPv6\]": "needs a route to the internet",
+    r"\[Feature:Networking-DNS\]": "needs a route to the internet",
+    r"\[Feature:Networking-Performance\]": "measures the throughput of the network, not the Service proxy",
+    r"\[Feature:KubeProxyNFAcct\]": "reads counters of kube-proxy's mode iptables",
+    r"\[Disruptive\]": "restarts the API server or kube-proxy, or deletes iptables' rules, on nodes with SSH",
+    "DNS should support configurable pod resolv.conf": "starts a CoreDNS of its own, which the image lacks",
+    r"\[Serial\]": "needs the whole cluster for itself, for example to change CoreDNS' configuration",
+}

@@ -1,0 +1,117 @@
+"""Tests of the parts of ``tests.e2e`` that need no cluster."""
+
+import io
+import json
+import re
+import tarfile
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from deploy.image import layer, oci
+from deploy.programs.build import Programs
+from tests.e2e import specs
+from tests.e2e.__main__ import selection
+from tests.e2e.command import Run, Selection, ginkgo_command
+from tests.e2e.image import image_configs
+from tests.e2e.results import Outcome, Result, parse_junit, summary
+
+_REPORT = """<testsuites><testsuite name="Kubernetes e2e suite">
+<testcase name="[It] [sig-network] Services should serve" status="passed" time="1.5"/>
+<testcase name="[It] [sig-network] Services should fail" status="failed" time="2">
+    <failure message="timed out&#xA;  waiting" type="failed">stack trace</failure>
+</testcase>
+<testcase name="[It] [sig-network] Traffic Distribution" status="skipped" time="0.2">
+    <skipped message="skipped - needs 3 zones"/>
+</testcase>
+<testcase name="[It] [sig-node] Pods should run" status="skipped" time="0"><skipped message="skipped"/></testcase>
+<testcase name="[SynchronizedBeforeSuite]" status="passed" time="3"/>
+</testsuite></testsuites>"""
+_RESULTS = [
+    Result("[sig-network] Services should fail", Outcome.FAILED, 2.0, "timed out waiting"),
+    Result("[sig-network] Services should serve", Outcome.PASSED, 1.5),
+    Result("[sig-network] Traffic Distribution", Outcome.SKIPPED, 0.2, "needs 3 zones"),
+]
+
+
+def test_junit_report_has_specs_that_ran_or_skipped_themselves() -> None:
+    assert parse_junit(_REPORT) == _RESULTS
+
+
+def test_failure_before_the_specs_is_a_result() -> None:
+    report = '<testsuite><testcase name="[SynchronizedBeforeSuite]"><error message="no nodes"/></testcase></testsuite>'
+    assert parse_junit(report) == [Result("[SynchronizedBeforeSuite]", Outcome.FAILED, 0.0, "no nodes")]
+
+
+def test_summary_ends_with_failures_and_totals() -> None:
+    assert list(summary(_RESULTS)) == [
+        "passed     1.5 s  [sig-network] Services should serve",
+        "skipped    0.2 s  [sig-network] Traffic Distribution",
+        "    needs 3 zones",
+        "failed     2.0 s  [sig-network] Services should fail",
+        "    timed out waiting",
+        "1 passed, 1 failed, 1 skipped",
+    ]
+
+
+def test_command_gives_ginkgo_the_selection_and_the_tests_the_cluster() -> None:
+    run = Run(Selection("Services", "Slow"), "/keys/admin", Path("/report"), processes=4, nodes=2)
+    command = ginkgo_command(Programs(Path("/programs"), "v1.36.3"), run)
+    ginkgo, tests = command[: command.index("--")], command[command.index("--") + 1 :]
+    assert (ginkgo[0], ginkgo[-1]) == ("/programs/ginkgo", "/programs/e2e.test")
+    assert {"--procs=4", "--focus=Services", "--skip=Slow"} <= set(ginkgo)
+    assert {"--kubeconfig=/keys/admin", "--provider=skeleton", "--num-nodes=2", "--report-dir=/report"} <= set(tests)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_run", "is_in_subset"),
+    [
+        ("Services should serve a basic endpoint from pods [Conformance]", True, True),
+        ("Services should have session affinity timeout work for NodePort service [LinuxOnly]", True, False),
+        ("Services should work after restarting apiserver [Disruptive]", False, False),
+        ("Networking Granular Checks: Services should function for pod-Service: http", True, False),
+        ("Networking Granular Checks: Services should function for pod-Service: sctp", False, False),
+        ("[Feature:IPv6DualStack] should have at least one dual-stack node", True, False),
+        ("LoadBalancers [Feature:LoadBalancer] should handle load balancer cleanup finalizer", False, False),
+        ("Netpol API should support creating NetworkPolicy API operations", False, False),
+    ],
+)
+def test_default_selection_has_specs_about_services(name: str, is_run: bool, is_in_subset: bool) -> None:  # noqa: FBT001
+    def selects(selected: Selection) -> bool:
+        text = f"[sig-network] {name}"
+        return bool(re.search(selected.focus, text)) and not re.search(selected.skip, text)
+
+    assert selects(selection(None, "", subset=False)) == is_run
+    assert selects(selection(None, "", subset=True)) == is_in_subset
+
+
+def test_options_replace_the_focus_and_add_to_the_skipped_specs() -> None:
+    selected = selection("DNS", "hostname", subset=False)
+    assert selected.focus == "DNS"
+    assert selected.skip.endswith("|hostname")
+    assert all(pattern in selected.skip for pattern in specs.SKIPPED)
+
+
+def test_documentation_lists_all_skipped_specs() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "verification.md").read_text()
+    assert [pattern for pattern, reason in specs.SKIPPED.items() if f"| `{pattern}` | {reason} |" not in text] == []
+
+
+def test_archive_has_an_image_for_each_name_with_one_layer(tmp_path: Path) -> None:
+    """Upstream's tests use several images, all of which have the same files here."""
+    names = ["registry.k8s.io/e2e-test-images/agnhost:2.63.0", "registry.k8s.io/e2e-test-images/busybox:1.37.0-1"]
+    packed = layer.pack(tmp_path, 0)
+    configs = list(image_configs([*names, "registry.k8s.io/e2e-test-images/perl:5.26"]))
+    with tarfile.open(fileobj=io.BytesIO(oci.archive_of_images(configs, packed, layer.compress(packed), 0))) as archive:
+        index = json.load(_file(archive, "index.json"))["manifests"]
+        manifests = [json.load(_file(archive, f"blobs/sha256/{each['digest'][7:]}")) for each in index]
+    assert [each["annotations"]["io.containerd.image.name"] for each in index] == names
+    assert manifests[0]["layers"] == manifests[1]["layers"]
+    assert manifests[0]["config"] != manifests[1]["config"]
+
+
+def _file(archive: tarfile.TarFile, name: str) -> IO[bytes]:
+    found = archive.extractfile(name)
+    assert found is not None
+    return found
