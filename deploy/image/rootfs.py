@@ -1,5 +1,6 @@
 """Makes the root directory of an image: unpacks packages and wheels, without running any of them."""
 
+import csv
 import io
 import shutil
 import subprocess
@@ -96,3 +97,16 @@ def _install(folder: Path, variant: Variant, architecture: Architecture, wheels:
             path.unlink()
         elif path.is_dir() and not any(path.iterdir()):
             path.rmdir()
+    for record in folder.glob("*.dist-info/RECORD"):
+        _keep_existing(record)
+
+
+def _keep_existing(record: Path) -> None:
+    """Remove the files from pip's record that are not in the image.
+
+    The digest of a removed command would differ from build to build: its first line is the path of the builder's Python.
+    """
+    folder = record.parents[1]
+    lines = record.read_text().splitlines(keepends=True)
+    rows = zip(csv.reader(lines), lines, strict=True)
+    record.write_text("".join(line for (name, *_), line in rows if (folder / name).exists()))

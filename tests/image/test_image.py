@@ -1,8 +1,10 @@
 """The image's archive and files."""
 
+import csv
 import json
 import re
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,6 +39,9 @@ def test_second_build_in_another_folder_has_the_same_digest(
         other.mkdir()
         monkeypatch.setenv("TMPDIR", str(other))
         monkeypatch.setenv("PYTHONHASHSEED", "77")
+        # pip writes the path of its Python into the commands that it installs.
+        (tmp_path / "environment").symlink_to(sys.prefix)
+        monkeypatch.setattr(sys, "executable", str(tmp_path / "environment/bin/python"))
         second = build(copy, VARIANTS[DEFAULT], native_architecture(), SECONDS, tmp_path / "dist")
         assert second.path.read_bytes() == first.path.read_bytes()
         record.parent.mkdir(parents=True, exist_ok=True)
@@ -105,6 +110,14 @@ def test_sbom_lists_all_packages_with_their_licences(image: Image) -> None:
         assert texts or name.startswith(WITHOUT_LICENCE), name
     assert (image.root / "usr/share/doc/knft/Apache-2.0.txt").is_file()
     assert all(len(each["checksums"][0]["checksumValue"]) == 64 for each in document["packages"])
+
+
+def test_records_of_distributions_name_only_files_of_the_image(image: Image) -> None:
+    folder = image.root / "usr/lib/python3/dist-packages"
+    for record in folder.glob("*.dist-info/RECORD"):
+        names = [row[0] for row in csv.reader(record.read_text().splitlines())]
+        assert len(names) > 3, record
+        assert [name for name in names if not (folder / name).is_file()] == [], record
 
 
 def test_licences_that_packages_refer_to_are_in_the_image(image: Image) -> None:
