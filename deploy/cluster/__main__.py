@@ -42,7 +42,8 @@ def _parser() -> argparse.ArgumentParser:
         "--proxy",
         type=lambda text: tuple(map(Proxy, text.split(","))),
         default=(Proxy.KNFT,),
-        help="Service proxy of each node, the last also of all further ones: knft (default), kube-proxy or none",
+        help="Service proxy of each node, the last also of all further ones: knft (default), kube-proxy or none; "
+        "kubeadm: kube-proxy's DaemonSet on all nodes, without knft",
     )
     commands.add_parser("down", help="remove the cluster")
     commands.add_parser("status", help="show machines, nodes and pods")
@@ -51,7 +52,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("argv", nargs=argparse.REMAINDER, help="default: a shell")
     proxy = commands.add_parser("proxy", help="replace the Service proxy of a node")
     proxy.add_argument("node")
-    proxy.add_argument("proxy", type=Proxy, choices=list(Proxy))
+    choices = [each for each in Proxy if each is not Proxy.KUBEADM]
+    proxy.add_argument("proxy", type=Proxy, choices=choices)
     commands.add_parser("lock", help="pin the newest Debian packages")
     return parser
 

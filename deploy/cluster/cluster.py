@@ -19,7 +19,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from deploy.cluster import forwarder, objects, processes
+from deploy.cluster import forwarder, kubeadm, objects, processes
 from deploy.cluster.control_plane import ControlPlane
 from deploy.cluster.image_store import copy_image_store, discard_partial_store, make_image_store
 from deploy.cluster.images import Images, make_images
@@ -95,7 +95,7 @@ class Cluster:
         with self.state.locked():
             self.state.check_absent()
             self._step("programs, packages and images")
-            images = make_images(self.programs, self._packages)
+            images = make_images(self.programs, self._packages, with_kube_proxy=plan.has_kubeadm_kube_proxy)
             store = make_image_store((*images.archives, *further_images), self.programs, self._packages)
             self.state.create(plan, self._tools())
             try:
@@ -127,13 +127,16 @@ class Cluster:
             if node.plan.proxy is Proxy.KUBE_PROXY:
                 node.start_kube_proxy()
         self._apply("coredns", objects.list_of(objects.coredns_objects(self.plan)))
-        self._apply_knft(images.knft_tag)
+        if self.plan.has_kubeadm_kube_proxy:
+            self._apply("kube-proxy", objects.list_of(kubeadm.kube_proxy_objects(self.plan, self.programs.release)))
+        else:
+            self._apply_knft(images.knft_tag)
         self.wait_for_nodes()
         self._step("pods")
         self.wait_for_pods()
         for node in self.nodes:
-            if node.plan.proxy is not Proxy.NONE:
-                node.wait_for_table(node.plan.proxy.value)
+            if node.plan.proxy.table:
+                node.wait_for_table(node.plan.proxy.table)
         self._step("ready")
 
     def _start_machines(self, store: Path) -> None:
@@ -187,8 +190,9 @@ class Cluster:
         self.kubectl("wait", "--for=condition=Ready", "node", "--all", f"--timeout={_READY_SECONDS}s")
 
     def wait_for_pods(self) -> None:
-        """Wait until knft's DaemonSet and CoreDNS are ready."""
-        for workload in ("daemonset/knft", "deployment/coredns"):
+        """Wait until the Service proxy's DaemonSet and CoreDNS are ready."""
+        proxy = "kube-proxy" if self.plan.has_kubeadm_kube_proxy else "knft"
+        for workload in (f"daemonset/{proxy}", "deployment/coredns"):
             self.kubectl("rollout", "status", workload, "--namespace=kube-system", f"--timeout={_READY_SECONDS}s")
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
@@ -202,6 +206,9 @@ class Cluster:
 
         Connections through Services end: this is not how the proxy of a real node is replaced.
         """
+        if self.plan.has_kubeadm_kube_proxy:
+            msg = "the DaemonSet kube-proxy runs on all nodes: change it with kubectl (docs/operations/installation.md)"
+            raise SetupError(msg)
         node = self.node(name)
         if KUBE_PROXY in node.machine.running_processes():
             node.machine.stop_process(KUBE_PROXY)
@@ -210,11 +217,11 @@ class Cluster:
         if proxy is not Proxy.KNFT:
             pods = ("--namespace=kube-system", "--selector=k8s-app=knft", f"--field-selector=spec.nodeName={name}")
             self.kubectl("wait", "--for=delete", "pod", *pods, f"--timeout={_READY_SECONDS}s")
-        node.delete_tables([each.value for each in Proxy if each is not proxy])
+        node.delete_tables([table for each in Proxy if (table := each.table) not in ("", proxy.table)])
         if proxy is Proxy.KUBE_PROXY:
             node.start_kube_proxy()
-        if proxy is not Proxy.NONE:
-            node.wait_for_table(proxy.value)
+        if proxy.table:
+            node.wait_for_table(proxy.table)
         self.wait_for_pods()
 
     def machine(self, name: str) -> Machine:

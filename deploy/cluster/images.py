@@ -15,7 +15,10 @@ from deploy.cluster.processes import CHECKOUT
 from deploy.image import layer, oci
 from deploy.image.build import build
 from deploy.image.errors import ImageError
+from deploy.image.fetch import fetch_packages
 from deploy.image.inputs import inputs_digest
+from deploy.image.lock import packages_file, read_packages
+from deploy.image.rootfs import unpack_packages
 from deploy.image.variant import DEFAULT, VARIANTS, native_architecture
 from deploy.programs import cache
 from deploy.programs.build import Programs
@@ -25,6 +28,7 @@ PAUSE = "knft.dev/pause:1"
 COREDNS = "knft.dev/coredns:1"
 AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.63.0"
 KNFT = "knft.dev/knft"
+KUBE_PROXY = "registry.k8s.io/kube-proxy"
 _UNUSED_SECONDS = 7 * 24 * 3600
 _SECONDS = 0
 """The time of all files in the images with static programs, since 1970."""
@@ -39,6 +43,8 @@ class _Image(Struct, frozen=True):
     entrypoint: tuple[str, ...]
     files: Mapping[str, Path]
     links: Mapping[str, str] = {}
+    packages: tuple[Path, ...] = ()
+    """Files of Debian packages to unpack."""
 
     @property
     def stem(self) -> str:
@@ -47,7 +53,8 @@ class _Image(Struct, frozen=True):
 
     def digest(self) -> str:
         """Return a digest of everything that the archive depends on."""
-        parts = [repr((self.name, self.entrypoint, sorted(self.files), sorted(self.links.items())))]
+        names = [path.name for path in self.packages]
+        parts = [repr((self.name, self.entrypoint, sorted(self.files), sorted(self.links.items()), names))]
         for path in self.files.values():
             with path.open("rb") as file:
                 parts.append(hashlib.file_digest(file, "sha256").hexdigest())
@@ -61,14 +68,15 @@ class Images(Struct, frozen=True):
     knft_tag: str
 
 
-def make_images(programs: Programs, packages: Unpacked) -> Images:
+def make_images(programs: Programs, packages: Unpacked, *, with_kube_proxy: bool = False) -> Images:
     """Return the archives; write those that are missing or out of date. Raise SetupError if that fails."""
     folder = cache.cache_folder() / "images"
     folder.mkdir(exist_ok=True)
     with cache.locked(folder):
         try:
             knft = _knft(folder)
-            others = [_static(folder, image) for image in _images(programs, packages)]
+            images = [*_images(programs, packages), *([_kube_proxy(programs)] if with_kube_proxy else [])]
+            others = [_static(folder, image) for image in images]
         except ImageError as error:
             raise SetupError(str(error)) from error
         _delete_unused(folder)
@@ -82,6 +90,13 @@ def _images(programs: Programs, packages: Unpacked) -> Iterator[_Image]:
     agnhost = {"agnhost": Path(programs.path("agnhost")), "usr/bin/busybox": packages.busybox}
     links = {"bin": "usr/bin", **{f"usr/bin/{name}": "busybox" for name in _SHELL}}
     yield _Image(AGNHOST, ("/agnhost",), agnhost, links)
+
+
+def _kube_proxy(programs: Programs) -> _Image:
+    """Return kube-proxy's image, with the Debian packages of knft's: it runs nft and iptables."""
+    packages = fetch_packages(read_packages(packages_file(VARIANTS[DEFAULT], native_architecture())))
+    files = {"usr/local/bin/kube-proxy": Path(programs.path("kube-proxy"))}
+    return _Image(f"{KUBE_PROXY}:{programs.release}", (), files, packages=tuple(packages))
 
 
 def _static(folder: Path, image: _Image) -> Path:
@@ -103,8 +118,10 @@ def _static(folder: Path, image: _Image) -> Path:
 
 
 def _fill(root: Path, image: _Image) -> None:
+    if image.packages:
+        unpack_packages(root, image.packages)
     # Programs expect a directory for temporary files.
-    (root / "tmp").mkdir()
+    (root / "tmp").mkdir(exist_ok=True)
     (root / "tmp").chmod(0o1777)
     for name, source in image.files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)

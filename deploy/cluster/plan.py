@@ -27,7 +27,16 @@ class Proxy(StrEnum):
 
     KNFT = "knft"
     KUBE_PROXY = "kube-proxy"
+    """A process on the node, in mode nftables."""
+    KUBEADM = "kubeadm"
+    """The DaemonSet kube-proxy as kubeadm writes it, in mode nftables. It runs on all nodes, or on none."""
     NONE = "none"
+
+    @property
+    def table(self) -> str:
+        """The name of the proxy's nftables table; empty if there is no proxy."""
+        tables = {Proxy.KNFT: "knft", Proxy.KUBE_PROXY: "kube-proxy", Proxy.KUBEADM: "kube-proxy", Proxy.NONE: ""}
+        return tables[self]
 
 
 class _Network(Struct, frozen=True):
@@ -91,6 +100,11 @@ class Plan(Struct, frozen=True):
         return f"https://{url_host(self.api_host)}:{API_PORT}"
 
     @property
+    def has_kubeadm_kube_proxy(self) -> bool:
+        """Whether kubeadm's DaemonSet kube-proxy runs."""
+        return self.nodes[0].proxy is Proxy.KUBEADM
+
+    @property
     def cluster_cidr(self) -> str:
         """The pod CIDRs, in the form of the flag --cluster-cidr."""
         return ",".join(self.pod_cidrs)
@@ -125,6 +139,9 @@ def make_plan(
         raise SetupError(msg)
     if zones < 0 or not proxies or len(proxies) > nodes:
         msg = f"{zones} zones and {len(proxies)} Service proxies do not fit {nodes} nodes"
+        raise SetupError(msg)
+    if Proxy.KUBEADM in proxies and set(proxies) != {Proxy.KUBEADM}:
+        msg = "kubeadm's DaemonSet runs on all nodes: give --proxy kubeadm alone"
         raise SetupError(msg)
     networks = _NETWORKS[families]
     return Plan(

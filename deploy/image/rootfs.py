@@ -34,6 +34,16 @@ def make_root(
     root: Path, variant: Variant, architecture: Architecture, packages: Iterable[Path], wheels: Sequence[Path]
 ) -> None:
     """Fill the empty directory ``root``; raise ImageError if a package or wheel cannot be unpacked."""
+    unpack_packages(root, packages)
+    (root / "usr/bin/python3").symlink_to(f"python{variant.python}")
+    _install(root / SITE_PACKAGES, variant, architecture, wheels)
+    command = root / "usr/bin/knft"
+    command.write_text(_COMMAND)
+    command.chmod(0o755)
+
+
+def unpack_packages(root: Path, packages: Iterable[Path]) -> None:
+    """Fill the empty directory ``root`` with Debian packages; raise ImageError if one cannot be unpacked."""
     for name in _MERGED:
         (root / "usr" / name).mkdir(parents=True, exist_ok=True)
         (root / name).symlink_to(f"usr/{name}")
@@ -44,11 +54,6 @@ def make_root(
         _unpack(package, root)
     for name, text in _FILES.items():
         (root / name).write_text(text)
-    (root / "usr/bin/python3").symlink_to(f"python{variant.python}")
-    _install(root / SITE_PACKAGES, variant, architecture, wheels)
-    command = root / "usr/bin/knft"
-    command.write_text(_COMMAND)
-    command.chmod(0o755)
 
 
 def _unpack(package: Path, root: Path) -> None:
@@ -104,7 +109,7 @@ def _install(folder: Path, variant: Variant, architecture: Architecture, wheels:
 def _keep_existing(record: Path) -> None:
     """Remove the files from pip's record that are not in the image.
 
-    The digest of a removed command would differ from build to build: its first line is the path of the builder's Python.
+    The digest of a removed command would differ from build to build: its first line has the path of the build's Python.
     """
     folder = record.parents[1]
     lines = record.read_text().splitlines(keepends=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy.programs.build import MODULE
+from deploy.cluster import kubeadm
 from deploy.programs.modules import module_folder
 from tests.cluster.cluster import ADDRESS, Cluster
 from tests.cluster.rendered_manifests import (
@@ -162,22 +162,9 @@ def test_server_accepts_all_objects(
     assert all(line.endswith("serverside-applied (server dry run)") for line in applied)
 
 
-def _kubeadm_daemon_set() -> str:
-    """Return the DaemonSet that kubeadm writes, from its source."""
-    release, checksum = re.findall(
-        r"^k8s\.io/kubernetes (v\S+) (h1:\S+)$", (MODULE / "go.sum").read_text(), re.MULTILINE
-    )[0]
-    folder = module_folder("k8s.io/kubernetes", release, checksum)
-    source = (folder / "cmd/kubeadm/app/phases/addons/proxy/manifests.go").read_text()
-    found = re.search(r"KubeProxyDaemonSet19 = `\n(.*?)`", source, re.DOTALL)
-    assert found is not None
-    words = {"Image": "registry.k8s.io/kube-proxy", "ProxyConfigMap": "kube-proxy", "ProxyConfigMapKey": "config.conf"}
-    return re.sub(r"\{\{ \.(\w+) \}\}", lambda match: words[match[1]], found[1])
-
-
 def test_patch_puts_knft_into_kubeadm_s_daemon_set(cluster: Cluster, tmp_path: Path) -> None:
     """It differs from the chart's only in names, and keeps ConfigMap, ServiceAccount and labels of kube-proxy."""
-    (tmp_path / "daemonset.yaml").write_text(_kubeadm_daemon_set())
+    (tmp_path / "daemonset.yaml").write_text(yaml.safe_dump(kubeadm.daemon_set()))
     patch = (KUSTOMIZE / "overlays/kubeadm/kubeproxydaemonset+strategic.yaml").read_text()
     target = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "kube-proxy"}}
     patches = [{"patch": yaml.safe_dump(target | yaml.safe_load(patch)), "target": {"kind": "DaemonSet"}}]
@@ -213,12 +200,12 @@ OTHER_TERM = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
 @pytest.mark.parametrize("has_affinity", [False, True])
 def test_trial_keeps_kube_proxy_from_the_labelled_nodes(cluster: Cluster, *, has_affinity: bool) -> None:
     """Each patch is refused by a DaemonSet for which it is not meant, so that no affinity is lost."""
-    daemon_set = yaml.safe_load(_kubeadm_daemon_set())
+    kube_proxy = kubeadm.daemon_set()
     if has_affinity:
         required = {"nodeSelectorTerms": [{"matchExpressions": [OTHER_TERM]}]}
         affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-        daemon_set["spec"]["template"]["spec"]["affinity"] = affinity
-    _apply(cluster, yaml.safe_dump(daemon_set))
+        kube_proxy["spec"]["template"]["spec"]["affinity"] = affinity
+    _apply(cluster, yaml.safe_dump(kube_proxy))
     names = ["kube-proxy-patch.json", "kube-proxy-patch-with-affinity.json"]
     suitable, other = reversed(names) if has_affinity else names
     patch = ("-n", "kube-system", "patch", "daemonset", "kube-proxy", "--type=json", "--patch-file")

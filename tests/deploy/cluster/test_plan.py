@@ -63,6 +63,12 @@ def test_last_proxy_is_that_of_further_nodes() -> None:
     assert [node.proxy for node in plan.nodes] == [Proxy.KUBE_PROXY, Proxy.KNFT, Proxy.KNFT]
 
 
+def test_kubeadm_s_daemon_set_runs_on_all_nodes() -> None:
+    assert make_plan(3, proxies=(Proxy.KUBEADM,)).has_kubeadm_kube_proxy
+    with pytest.raises(SetupError, match="give --proxy kubeadm alone"):
+        make_plan(3, proxies=(Proxy.KUBEADM, Proxy.KNFT))
+
+
 @pytest.mark.parametrize("arguments", [{"nodes": 0}, {"nodes": 90}, {"zones": -1}, {"proxies": ()}])
 def test_impossible_plan_is_refused(arguments: dict[str, int]) -> None:
     with pytest.raises(SetupError):
