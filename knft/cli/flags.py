@@ -1,11 +1,13 @@
 """Flags that several commands share, and flags of single backends. Flags of kube-proxy keep their names."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from knft.cli.go_flags import complete_value
 from knft.configuration.table import FLAGS, MASQUERADE_BIT_RANGE, help_text
 from knft.detect_local import DETECT_LOCAL_MODES
 from knft.errors import UsageError
@@ -14,6 +16,9 @@ BACKENDS = ("nftables", "iptables", "ipvs")
 ONLY_NFTABLES, ONLY_IPTABLES, ONLY_IPVS, KUBE_PROXY_MODES = (BACKENDS[:1], BACKENDS[1:2], BACKENDS[2:], BACKENDS[1:])
 
 Command = Callable[..., Any]
+
+file_option = partial(click.option, metavar="FILE", shell_complete=complete_value)
+"""Make a flag that takes the name of a file; shells complete it."""
 
 
 class BackendOption(click.Option):
@@ -27,7 +32,7 @@ class BackendOption(click.Option):
         **settings: Any,  # noqa: ANN401
     ) -> None:
         """Make a flag of ``backends``, which --help lists; ``is_sync_only`` flags do not apply to --cleanup."""
-        super().__init__(*args, **settings)
+        super().__init__(*args, shell_complete=complete_value, **settings)
         self.backends, self.is_sync_only = backends, is_sync_only
         self.help = f"{self.help}  [{', '.join(backends)}]"
 
@@ -128,11 +133,21 @@ _RULE_FLAGS = (
 
 
 _CAPTURE_FLAGS = (
-    click.option("--iptables-save", metavar="FILE", help="Output of iptables-save on a node."),
-    click.option("--ip6tables-save", metavar="FILE", help="Output of ip6tables-save on a node."),
-    click.option("--ipset-save", metavar="FILE", help="Output of ipset save on that node, if rules use ipsets."),
-    click.option("--ipvsadm-save", metavar="FILE", help="Output of ipvsadm -Sn on that node, for mode ipvs."),
-    click.option("--nft-json", metavar="FILE", help="Output of nft -j list ruleset on a node."),
+    click.option("--iptables-save", help="Output of iptables-save on a node."),
+    click.option("--ip6tables-save", help="Output of ip6tables-save on a node."),
+    click.option(
+        "--ipset-save",
+        metavar="FILE",
+        shell_complete=complete_value,
+        help="Output of ipset save on that node, if rules use ipsets.",
+    ),
+    click.option(
+        "--ipvsadm-save",
+        metavar="FILE",
+        shell_complete=complete_value,
+        help="Output of ipvsadm -Sn on that node, for mode ipvs.",
+    ),
+    click.option("--nft-json", help="Output of nft -j list ruleset on a node."),
 )
 """Flags that name captured rule sets."""
 

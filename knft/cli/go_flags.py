@@ -19,7 +19,24 @@ _SWITCHES = (Kind.BOOL, Kind.VERSION)
 _KNFT_OPTIONS, _KUBE_PROXY_OPTIONS = "knft's own options", "kube-proxy's options"
 _OTHER_FLAGS = "All other flags of kube-proxy are ignored with a warning or rejected: see docs/configuration.md."
 _METAVARS = {Kind.INTEGER: "NUMBER", Kind.FLOAT: "NUMBER", Kind.DURATION: "DURATION"}
+_PATH_KINDS = {"FILE": "file", "PATH": "file", "DIR": "dir"}
 _SHORT_WITH_VALUE = re.compile(r"-(?P<name>[A-Za-z])=(?P<value>.*)", re.DOTALL)
+
+
+def complete_value(_: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+    """Return the completions of a flag's value: its choices, or the kind of path that its metavar names.
+
+    The shell itself completes names of files (metavars FILE and PATH) and directories (DIR).
+    """
+    from click.shell_completion import CompletionItem  # noqa: PLC0415 - only completion needs it
+
+    kind = _PATH_KINDS.get(param.metavar or "") if isinstance(param, click.Option) else None
+    if kind is not None:
+        return [CompletionItem(incomplete, type=kind)]
+    choices: tuple[str, ...] = ()
+    if isinstance(param, GoOption):
+        choices = ("true", "false") if param.is_switch else param.option.choices
+    return [CompletionItem(choice) for choice in choices if choice.startswith(incomplete)]
 
 
 class _Integer(click.ParamType[int]):
@@ -78,6 +95,7 @@ class GoOption(click.Option):
             metavar="[=false]" if is_switch else option.metavar or _METAVARS.get(option.kind, "VALUE"),
             help=help_text(flag) + _default(option),
             hidden=option.support is not Support.SUPPORTED,
+            shell_complete=complete_value,
             **multiplicity,
         )
 
@@ -114,8 +132,12 @@ class GoCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse arguments in Go's syntax."""
+        return super().parse_args(ctx, self.in_clicks_syntax(args))
+
+    def in_clicks_syntax(self, args: list[str]) -> list[str]:
+        """Return arguments in Go's syntax as click understands them: each switch with a value."""
         switches = {name for option in self._options() if option.is_switch for name in option.opts}
-        return super().parse_args(ctx, list(_normalize_arguments(args, switches)))
+        return list(_normalize_arguments(args, switches))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write knft's own flags first, then the supported flags of kube-proxy."""

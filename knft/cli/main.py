@@ -1,6 +1,7 @@
 """``knft``: the commands with their flags, and the exit status and output of errors."""
 
 import logging
+import os
 import sys
 from typing import Any
 
@@ -9,6 +10,7 @@ import click
 from knft.cli.flags import (
     BACKENDS,
     backend_flags,
+    file_option,
     node_flags,
     reject_conflicting_sides,
     reject_flags_of_other_backends,
@@ -19,6 +21,9 @@ from knft.cli.go_flags import GoCommand, given_flags, normalize_flag_name, run_f
 from knft.cli.streams import discard_output, exit_by_sigpipe, replace_closed_streams
 from knft.errors import ApiServerError, ConfigurationChangedError, KernelError, KnftError, ServingError
 
+SHELLS = ("bash", "zsh", "fish")
+COMPLETION_VARIABLE = "_KNFT_COMPLETE"
+"""The environment variable with which the scripts of ``knft completion`` ask for completions."""
 STATUS_FAILED, STATUS_USAGE_ERROR = 1, 2
 """Exit statuses: 1 for a failure that may not happen again; 2 for invalid usage or input, or an unsupported host."""
 _FAILURES = (KernelError, ApiServerError, ConfigurationChangedError, ServingError)
@@ -73,7 +78,7 @@ def _end_plugins() -> None:
 
 
 @cli.command(short_help="Print the rule set, without reading or changing this machine.")
-@click.option("-f", "--filename", "paths", multiple=True, required=True, metavar="PATH",
+@file_option("-f", "--filename", "paths", multiple=True, required=True, metavar="PATH",
               help="Manifest, directory of manifests, or - for standard input.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKENDS), default="nftables", show_default=True,
               help="nftables: knft's rules; iptables, ipvs: kube-proxy's rules in that mode.")  # fmt: skip
@@ -109,7 +114,7 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
 
 
 @cli.command(short_help="Print where kube-proxy's rules and knft's have different outcomes for packets.")
-@click.option("-f", "--filename", "paths", multiple=True, metavar="PATH",
+@file_option("-f", "--filename", "paths", multiple=True, metavar="PATH",
               help="Manifest, directory of manifests, or - for standard input: source of knft's rules.")  # fmt: skip
 @click.option("--against", type=click.Choice(["iptables", "ipvs"]), default="iptables", show_default=True,
               help="Mode of kube-proxy to render for the same objects.")  # fmt: skip
@@ -157,7 +162,7 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
               help="Input interface of the packet; default: all that rules distinguish.")  # fmt: skip
 @click.option("--remembered", metavar="IP:PORT",
               help="Endpoint in the client's affinity entry, from an earlier connection.")  # fmt: skip
-@click.option("-f", "--filename", "paths", multiple=True, metavar="PATH",
+@file_option("-f", "--filename", "paths", multiple=True, metavar="PATH",
               help="Manifest, directory of manifests, or - for standard input: source of the rules.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKENDS), default="nftables", show_default=True,
               help="With -f: knft's rules, or kube-proxy's in mode iptables or ipvs.")  # fmt: skip
@@ -211,6 +216,24 @@ def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool) -> None
         cleanup_command(output, wait_for_lock=wait_for_lock, force=force)
 
 
+@cli.command(short_help="Print the script that completes knft's commands and flags in a shell.")
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the script that lets a shell complete knft's commands, flags, values of flags, and file names.
+
+    The script runs knft for each completion, so it need not be printed again for another version. To load it in each
+    new shell:
+
+    \b
+      knft completion bash > /etc/bash_completion.d/knft
+      knft completion zsh > /usr/local/share/zsh/site-functions/_knft
+      knft completion fish > /etc/fish/completions/knft.fish
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
+    from knft.cli.completion import script  # noqa: PLC0415 - loads click's completion
+
+    click.echo(script(shell, cli, COMPLETION_VARIABLE), nl=False)
+
+
 @cli.command(short_help="Print the version.")
 def version() -> None:
     """Print knft's version."""
@@ -234,8 +257,12 @@ def main() -> None:
     """Run the command line; print errors of knft and turn them into an exit status."""
     replace_closed_streams()
     logging.captureWarnings(capture=True)
+    if COMPLETION_VARIABLE in os.environ:
+        from knft.cli.completion import register  # noqa: PLC0415 - loads click's completion
+
+        register()
     try:
-        cli()
+        cli(complete_var=COMPLETION_VARIABLE)
     except OSError as error:
         # Other errors of files and the kernel are KnftErrors: this one is about standard output.
         _print_error(f"cannot write the output: {error.strerror}")

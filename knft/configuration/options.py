@@ -66,6 +66,8 @@ class Option(NamedTuple):
     """Values other than the default that give no warning, since knft behaves as these values require."""
     value_range: tuple[int, int] | None = None
     metavar: str = ""
+    choices: tuple[str, ...] = ()
+    """The values that shells propose for the flag; other values may be valid too."""
     field_note: str = ""
     """A sentence about the field that only docs/configuration.md shows."""
 

@@ -127,7 +127,7 @@ NODE_OPTIONS = (
 POD_OPTIONS = (
     Option("detectLocalMode", ("--detect-local-mode",), STRING, SUPPORTED, "how to detect traffic from local pods: "
            f"{', '.join(DETECT_LOCAL_MODES[:-1])} or {DETECT_LOCAL_MODES[-1]}", metavar="MODE",
-           default_if_not_zero="ClusterCIDR"),
+           default_if_not_zero="ClusterCIDR", choices=DETECT_LOCAL_MODES),
     Option("detectLocal.bridgeInterface", ("--pod-bridge-interface",), STRING, SUPPORTED, "bridge of the local "
            "pods, for mode BridgeInterface", metavar="NAME"),
     Option("detectLocal.interfaceNamePrefix", ("--pod-interface-name-prefix",), STRING, SUPPORTED, "prefix of "
@@ -141,7 +141,7 @@ POD_OPTIONS = (
 RULE_OPTIONS = (
     Option("mode", ("--proxy-mode",), STRING, SUPPORTED, "mode whose sync periods and masquerade "
            "settings apply: nftables, iptables (default) or ipvs; knft always uses nftables and warns if another mode "
-           "is set; kernelspace is rejected", metavar="MODE"),
+           "is set; kernelspace is rejected", metavar="MODE", choices=("nftables", "iptables", "ipvs")),
     Option("iptables.masqueradeBit", ("--iptables-masquerade-bit",), INTEGER, SUPPORTED, f"{_MASQUERADE_BIT}; "
            "no effect in mode nftables, which uses nftables.masqueradeBit",
            is_zero_valid=True, modes=IPTABLES_OR_IPVS, value_range=MASQUERADE_BIT_RANGE, default_if_not_zero=14),
@@ -200,7 +200,7 @@ SERVER_OPTIONS = (
 
 LOGGING_OPTIONS = (
     Option("logging.format", ("--logging-format",), STRING, SUPPORTED, "log format, text or json",
-           applies_with_file=True, metavar="FORMAT", default_if_not_zero="text"),
+           applies_with_file=True, metavar="FORMAT", default_if_not_zero="text", choices=("text", "json")),
     Option("logging.verbosity", ("-v", "--v"), INTEGER, SUPPORTED, "log level; 0: start, stop, first syncs, "
            "warnings and errors; 2: every sync with its duration; 4: requests to the API server, and programming "
            "latencies",
