@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from knft import __version__
 from knft.cli.flags import (
     BACKENDS,
     backend_flags,
@@ -43,6 +44,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="knft %(version)s", help="Print knft's version and exit.")
 def cli() -> None:
     """Kubernetes Service proxy that uses nftables."""
 
@@ -234,15 +236,22 @@ def completion(shell: str) -> None:
     click.echo(script(shell, cli, COMPLETION_VARIABLE), nl=False)
 
 
-@cli.command(short_help="Print the version.")
-def version() -> None:
-    """Print knft's version."""
-    _print_version()
+@cli.command(short_help="Print the versions of knft, Python, libnftables and the kernel.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="text: a line for each program; json: for programs.")  # fmt: skip
+def version(output: str) -> None:
+    """Print the versions of knft, Python, libnftables and the kernel, and how knft was installed.
+
+    Without CAP_NET_ADMIN libnftables does not report its version.
+
+    Exit status 0: the versions were printed. 1: the output could not be written.
+    """
+    from knft.cli.version import version as version_command  # noqa: PLC0415 - loads the kernel's libraries
+
+    version_command(output)
 
 
 def _print_version() -> None:
-    from knft import __version__  # noqa: PLC0415
-
     click.echo(f"knft {__version__}")
 
 
