@@ -1,8 +1,6 @@
 """Command line: builds images, or renews their locks."""
 
 import argparse
-import os
-import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +9,7 @@ from deploy.image.build import build
 from deploy.image.errors import ImageError
 from deploy.image.resolve import write_build_lock, write_locks
 from deploy.image.variant import ARCHITECTURES, DEFAULT, VARIANTS, native_architecture
+from deploy.source_date import SourceDateError, source_date_epoch
 
 _ROOT = Path(__file__).parents[2]
 
@@ -20,7 +19,7 @@ def main() -> None:
     arguments = _parser().parse_args()
     try:
         _run(arguments)
-    except ImageError as error:
+    except (ImageError, SourceDateError) as error:
         sys.exit(f"image: {error}")
 
 
@@ -44,20 +43,8 @@ def _run(arguments: argparse.Namespace) -> None:
                 write_locks(variant, architecture, datetime.now(UTC))
         return
     architecture = ARCHITECTURES[arguments.architecture] if arguments.architecture else native_architecture()
-    archive = build(_ROOT, VARIANTS[arguments.variant], architecture, _source_date_epoch(), arguments.output)
+    archive = build(_ROOT, VARIANTS[arguments.variant], architecture, source_date_epoch(_ROOT), arguments.output)
     print(f"image: {archive.path} ({archive.bytes / 1e6:.1f} MB), digest {archive.digest}")
-
-
-def _source_date_epoch() -> int:
-    """Return the time that the image's files get: of the environment, or of the newest commit; in seconds."""
-    if given := os.environ.get("SOURCE_DATE_EPOCH"):
-        return int(given)
-    command = ["git", "-C", str(_ROOT), "log", "-1", "--format=%ct"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        msg = "set SOURCE_DATE_EPOCH: the time of the newest commit is unknown"
-        raise ImageError(msg)
-    return int(done.stdout)
 
 
 if __name__ == "__main__":

@@ -133,21 +133,11 @@ _RULE_FLAGS = (
 
 
 _CAPTURE_FLAGS = (
-    click.option("--iptables-save", help="Output of iptables-save on a node."),
-    click.option("--ip6tables-save", help="Output of ip6tables-save on a node."),
-    click.option(
-        "--ipset-save",
-        metavar="FILE",
-        shell_complete=complete_value,
-        help="Output of ipset save on that node, if rules use ipsets.",
-    ),
-    click.option(
-        "--ipvsadm-save",
-        metavar="FILE",
-        shell_complete=complete_value,
-        help="Output of ipvsadm -Sn on that node, for mode ipvs.",
-    ),
-    click.option("--nft-json", help="Output of nft -j list ruleset on a node."),
+    file_option("--iptables-save", help="Output of iptables-save on a node."),
+    file_option("--ip6tables-save", help="Output of ip6tables-save on a node."),
+    file_option("--ipset-save", help="Output of ipset save on that node, if rules use ipsets."),
+    file_option("--ipvsadm-save", help="Output of ipvsadm -Sn on that node, for mode ipvs."),
+    file_option("--nft-json", help="Output of nft -j list ruleset on a node."),
 )
 """Flags that name captured rule sets."""
 

@@ -141,17 +141,21 @@ class GoCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write knft's own flags first, then the supported flags of kube-proxy."""
-        shown = [option for option in self._options() if not option.hidden]
-        helped = [param for param in self.get_params(ctx) if not isinstance(param, GoOption)]
-        for title, options in (
-            (_KNFT_OPTIONS, [*(option for option in shown if option.option.is_knft_only), *helped]),
-            (_KUBE_PROXY_OPTIONS, [option for option in shown if not option.option.is_knft_only]),
-        ):
+        for title, options in self.option_groups(ctx):
             records = [record for option in options if (record := option.get_help_record(ctx)) is not None]
             with formatter.section(title):
                 formatter.write_dl(records)
         formatter.write_paragraph()
         formatter.write_text(_OTHER_FLAGS)
+
+    def option_groups(self, ctx: click.Context) -> tuple[tuple[str, list[click.Parameter]], ...]:
+        """Return the titles of the two groups of flags with the flags that --help shows."""
+        shown = [option for option in self._options() if not option.hidden]
+        helped = [param for param in self.get_params(ctx) if not isinstance(param, GoOption)]
+        return (
+            (_KNFT_OPTIONS, [*(option for option in shown if option.option.is_knft_only), *helped]),
+            (_KUBE_PROXY_OPTIONS, [option for option in shown if not option.option.is_knft_only]),
+        )
 
     def _options(self) -> Iterator[GoOption]:
         return (param for param in self.params if isinstance(param, GoOption))

@@ -58,6 +58,10 @@ def run(context: click.Context, /, **_: Any) -> None:  # noqa: ANN401 - click's 
 
     knft accepts kube-proxy's flags and configuration file. With --config only --hostname-override, --master, the
     logging flags and knft's own flags apply; other flags are ignored.
+
+    Exit status 0: knft has done what the flags ask for, or a signal ended it. 1: the kernel or the API server failed,
+    the configuration file changed, or another knft process runs in this network namespace. 2: invalid flags,
+    configuration or manifests, or an unsupported host.
     """
     given = given_flags(context)
     if given.get("--version"):
@@ -103,6 +107,8 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
 
     With --backend iptables or ipvs, print what kube-proxy does in that mode: a shell script that runs each tool with
     its input, or with --part only the input of one tool.
+
+    Exit status 0: the rule set was printed. 1: the output could not be written. 2: invalid flags or manifests.
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
     reject_flags_of_other_backends(context, backend)
     if backend == "nftables":
@@ -201,9 +207,12 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
 def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool) -> None:
     """Remove knft's tables of both IP families. `knft run --cleanup` removes kube-proxy's leftovers as well.
 
-    If another knft process runs in this network namespace, remove nothing and exit with status 1.
+    If another knft process runs in this network namespace, remove nothing.
 
     With --kube-proxy, remove kube-proxy's leftovers instead; knft's tables stay. Stop kube-proxy first.
+
+    Exit status 0: all was removed, or there was nothing to remove. 1: another knft process runs, the kernel refused to remove an object, or
+    the output could not be written. 2: invalid flags, or a missing privilege or library.
     """
     from knft.cli.output import unfailing_output  # noqa: PLC0415
 
@@ -230,6 +239,8 @@ def completion(shell: str) -> None:
       knft completion bash > /etc/bash_completion.d/knft
       knft completion zsh > /usr/local/share/zsh/site-functions/_knft
       knft completion fish > /etc/fish/completions/knft.fish
+
+    Exit status 0: the script was printed. 1: the output could not be written. 2: the shell is unknown.
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
     from knft.cli.completion import script  # noqa: PLC0415 - loads click's completion
 

@@ -259,8 +259,12 @@ def options_of_kind(kind: Kind) -> Iterator[Option]:
 
 
 def help_text(flag: str) -> str:
-    """Return the description of a flag as a sentence, for --help; the names knft and kube-proxy stay in lower case."""
-    description = FLAGS[flag].description
-    if description.startswith(("knft", "kube-proxy")):
-        return f"{description}."
-    return f"{description[0].upper()}{description[1:]}."
+    """Return the description of a flag as a sentence, for --help."""
+    return sentence(FLAGS[flag].description)
+
+
+def sentence(text: str) -> str:
+    """Return a description as a sentence; the names knft and kube-proxy stay in lower case."""
+    if text.startswith(("knft", "kube-proxy")):
+        return f"{text}."
+    return f"{text[0].upper()}{text[1:]}."
