@@ -211,8 +211,8 @@ def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool) -> None
 
     With --kube-proxy, remove kube-proxy's leftovers instead; knft's tables stay. Stop kube-proxy first.
 
-    Exit status 0: all was removed, or there was nothing to remove. 1: another knft process runs, the kernel refused to remove an object, or
-    the output could not be written. 2: invalid flags, or a missing privilege or library.
+    Exit status 0: all was removed, or there was nothing to remove. 1: another knft process runs, the kernel refused to
+    remove an object, or the output could not be written. 2: invalid flags, or a missing privilege or library.
     """
     from knft.cli.output import unfailing_output  # noqa: PLC0415
 
