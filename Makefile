@@ -54,13 +54,14 @@ check: $(INSTALLED) docs
 docs: $(INSTALLED)
 	$(BIN)/zensical build --strict --clean --config-file mkdocs.yml
 
-# Chromium opens the HTML report in a test.
+# Chromium opens the HTML report in a test; shells complete knft's commands, and groff and mandoc check the manual pages.
 # Without permission to create network namespaces, the tests run in a user namespace; if that is forbidden too, they fail.
 # Three processes on two cores, because many tests wait for packets that must not arrive. The hash seed makes each run the same: the
 # order of sets decides which chain a random history damages.
 WORKERS = 3
 pytest: $(INSTALLED)
 	@sh tests/present/install.sh
+	@sh tests/cli/install.sh
 	PYTHONHASHSEED=0 $(RUN) -m tests.support.privilege $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 # Each round uses other examples. Keep a failing example as an @example or as a test of its own.

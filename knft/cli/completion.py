@@ -85,8 +85,9 @@ class _Zsh(ZshComplete):
 
     source_template = """\
 #compdef %(prog_name)s
+compdef _%(prog_name)s %(prog_name)s
 
-%(complete_func)s() {
+_%(prog_name)s() {
     local -a plain described response
     local type value description
 
@@ -114,11 +115,9 @@ class _Zsh(ZshComplete):
     (( $#plain )) && compadd -U -V unsorted -a plain
 }
 
-if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
-    # A file in fpath: this is the first completion.
-    %(complete_func)s "$@"
-else
-    compdef %(complete_func)s %(prog_name)s
+# In a file of fpath this is the first completion. click's own script loses the second one.
+if [[ $funcstack[1] == _%(prog_name)s ]]; then
+    _%(prog_name)s "$@"
 fi
 """
 
