@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 _INPUTS = (
-    *("compat/knft_compat", "deploy/__init__.py", "deploy/image", "knft"),
+    *("compat/knft_compat", "deploy/__init__.py", "deploy/image", "deploy/installer.py", "knft"),
     *("LICENSE", "LICENSES", "README.md", "pyproject.toml"),
 )
 

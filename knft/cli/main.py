@@ -121,7 +121,7 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
     render_kube_proxy(backend, **options)
 
 
-@cli.command(short_help="Print where kube-proxy's rules and knft's have different outcomes for packets.")
+@cli.command(short_help="Compare where packets go with kube-proxy's rules and knft's.")
 @file_option("-f", "--filename", "paths", multiple=True, metavar="PATH",
               help="Manifest, directory of manifests, or - for standard input: source of knft's rules.")  # fmt: skip
 @click.option("--against", type=click.Choice(["iptables", "ipvs"]), default="iptables", show_default=True,
@@ -147,11 +147,13 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
 
     knft's rules are rendered from the manifests of -f. Without -f, --live reads knft's tables from the kernel.
 
+    With --watch, print each new result, starting with a line with the time (with -o json an object per line), until
+    SIGTERM or SIGINT, and exit with status 0.
+
     Exit status 0: packets have the same outcome, or all differences are expected. 1: some packets have different
     outcomes on the two sides, or reach a rule that knft cannot interpret; or the output could not be written. 2: a rule
     set cannot be read. 3: nothing was compared, because neither side has a Service, no IP family has rules on both
-    sides, or knft can interpret no rule that packets reach. With --watch, print each new result, starting with a line
-    with the time (with -o json an object per line), until SIGTERM or SIGINT, and exit with status 0.
+    sides, or knft can interpret no rule that packets reach.
     """
     if not options["paths"]:
         reject_render_flags(context)
@@ -227,7 +229,7 @@ def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool) -> None
         cleanup_command(output, wait_for_lock=wait_for_lock, force=force)
 
 
-@cli.command(short_help="Print the script that completes knft's commands and flags in a shell.")
+@cli.command(short_help="Print a script that completes commands in bash, zsh or fish.")
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print the script that lets a shell complete knft's commands, flags, values of flags, and file names.

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from knft import __version__
+from knft.cli.main import cli
 from knft.errors import KernelError, UnsupportedError
 from knft.kernel.probe import probe
 from knft.kernel.worker_messages import SetPart
@@ -31,7 +32,7 @@ def knft(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_help_describes_each_command_in_one_line() -> None:
     done = knft("--help")
     assert done.returncode == 0
-    for command in ("cleanup", "render", "run", "version"):
+    for command in cli.commands:
         (line,) = [line for line in done.stdout.splitlines() if line.split()[:1] == [command]]
         assert line.endswith(".")
 
@@ -44,11 +45,13 @@ def test_help_does_not_import_heavy_modules() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("command", ["run", "render", "cleanup", "version"])
+@pytest.mark.parametrize("command", cli.commands)
 def test_every_command_has_help(command: str) -> None:
     done = knft(command, "--help")
     assert done.returncode == 0
     assert done.stdout.startswith("Usage: ")
+    # Only names and choices that cannot be broken are longer than a line of a terminal.
+    assert all(len(line) <= 80 or len(line.split()) <= 2 for line in done.stdout.splitlines())
 
 
 def test_render_help_describes_kube_proxys_modes() -> None:
@@ -58,8 +61,10 @@ def test_render_help_describes_kube_proxys_modes() -> None:
     assert "Endpoints are selected as in the newest version" in help_texts["render"]
 
 
-def test_version_command_prints_the_version() -> None:
-    assert knft("version").stdout == f"knft {__version__}\n"
+@pytest.mark.parametrize("arguments", [["--version"], ["run", "--version"]])
+def test_version_flag_prints_the_version(arguments: list[str]) -> None:
+    done = knft(*arguments)
+    assert (done.returncode, done.stdout) == (0, f"knft {__version__}\n")
 
 
 @pytest.mark.parametrize(
@@ -292,5 +297,5 @@ def test_cleanup_removes_everything_though_its_output_cannot_be_written(argument
 def test_console_script_is_installed() -> None:
     script = shutil.which("knft", path=str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"])
     assert script is not None
-    done = subprocess.run([script, "version"], capture_output=True, text=True, check=False)
+    done = subprocess.run([script, "--version"], capture_output=True, text=True, check=False)
     assert done.stdout == f"knft {__version__}\n"

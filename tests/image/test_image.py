@@ -1,6 +1,8 @@
 """The image's archive and files."""
 
+import base64
 import csv
+import hashlib
 import json
 import re
 import stat
@@ -112,6 +114,15 @@ def test_sbom_lists_all_packages_with_their_licences(image: Image) -> None:
     assert all(len(each["checksums"][0]["checksumValue"]) == 64 for each in document["packages"])
 
 
+def test_image_is_the_recorded_installer_of_knft(image: Image) -> None:
+    folder = image.root / "usr/lib/python3/dist-packages"
+    (record,) = folder.glob("knft-*.dist-info/RECORD")
+    (row,) = [row for row in csv.reader(record.read_text().splitlines()) if row[0].endswith("/INSTALLER")]
+    digest = base64.urlsafe_b64encode(hashlib.sha256(b"image\n").digest()).decode().rstrip("=")
+    assert (folder / row[0]).read_text() == "image\n"
+    assert row[1:] == [f"sha256={digest}", "6"]
+
+
 def test_records_of_distributions_name_only_files_of_the_image(image: Image) -> None:
     folder = image.root / "usr/lib/python3/dist-packages"
     for record in folder.glob("*.dist-info/RECORD"):
@@ -155,7 +166,13 @@ def test_libraries_of_python_modules_are_complete(container: Container, image: I
 def test_versions(container: Container, image: Image) -> None:
     variant = next(name for name in VARIANTS if name != DEFAULT) if "debian13" in image.archive.path.name else DEFAULT
     assert LIBRARY_VERSION[variant] in container.run("/usr/sbin/nft", "--version").stdout
-    assert container.run("/usr/bin/knft", "version").stdout.startswith("knft ")
+    found = json.loads(container.run("/usr/bin/knft", "version", "-o", "json").stdout)
+    assert found["libnftables"] == LIBRARY_VERSION[variant]
+    assert found["installation"] == {
+        "method": "image",
+        "installer": "image",
+        "location": "/usr/lib/python3/dist-packages",
+    }
 
 
 EXAMPLES = CHECKOUT / "examples"

@@ -10,7 +10,9 @@ def _version(text: str) -> tuple[int, ...]:
 
 _COMMAND = ["nft", "--version"]
 _NFT = subprocess.run(_COMMAND, capture_output=True, text=True, check=True).stdout
-_LIBRARY = _version(_NFT.split()[1].removeprefix("v"))
+LIBRARY_VERSION = _NFT.split()[1].removeprefix("v")
+"""The version of nft, such as "1.0.6"; distributions build it together with libnftables."""
+_LIBRARY = _version(LIBRARY_VERSION)
 CAN_READ_NEWER_SETS = _LIBRARY >= (1, 1)
 """Whether libnftables can read sets made by a newer version; 1.0.6 crashes."""
 CAN_OWN_TABLES = _LIBRARY >= (1, 1) and _version(os.uname().release) >= (6, 9)
