@@ -57,6 +57,25 @@ def _with_flag(items: Items, word: str) -> Items:
 class _Bash(BashComplete):
     """Completion for bash, which by default breaks words at equals signs and colons (COMP_WORDBREAKS)."""
 
+    # click's own script sets global variables of the user's shell: type, value and completion.
+    source_template = """\
+%(complete_func)s() {
+    local IFS=$'\\n' response completion type value
+    response=$(env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD %(complete_var)s=bash_complete $1 2>/dev/null)
+
+    for completion in $response; do
+        IFS=',' read -r type value <<< "$completion"
+        case $type in
+            plain) COMPREPLY+=("$value") ;;
+            dir) compopt -o dirnames ;;
+            file) compopt -o default ;;
+        esac
+    done
+}
+
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
     def get_completion_args(self) -> tuple[list[str], str]:
         """Return the words before the cursor and the word at the cursor, joined at equals signs."""
         args, incomplete = super().get_completion_args()

@@ -113,6 +113,30 @@ def test_bash_completes_words(bash: InteractiveShell, line: str) -> None:
     assert bash.words(f"knft {line}\t") == ["knft", *COMPLETED[line]]
 
 
+BASH_NAMES = """
+names() { declare -F; compgen -v | grep -v -e '^BASH_' -e '^COMP' -e ^FUNCNAME -e ^PIPESTATUS -e ^_ -e ^before; }
+before=$(names)
+eval "$1"
+complete -p
+COMP_WORDS=(knft diff --against "") COMP_CWORD=3
+_knft_completion knft
+echo "${COMPREPLY[*]}"
+diff <(echo "$before") <(names)
+"""
+
+
+def test_bash_script_leaves_one_function_and_no_variables() -> None:
+    """Beside bash's own variables for completion."""
+    command = ("bash", "--norc", "-c", BASH_NAMES, "bash", script("bash"))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=ENVIRONMENT)
+    assert done.stderr == ""
+    completion, replies, *differences = done.stdout.splitlines()
+    assert completion == "complete -o nosort -F _knft_completion knft"
+    assert replies == "iptables ipvs"
+    changed = [line for line in differences if line[0] in "<>"]
+    assert changed == ["> declare -f _knft_completion"]
+
+
 @pytest.mark.parametrize("line", COMPLETED)
 def test_zsh_completes_words(zsh: InteractiveShell, line: str) -> None:
     """zsh removes the slash after a directory's name when the next character is typed."""

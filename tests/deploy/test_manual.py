@@ -40,7 +40,7 @@ def tags(name: str) -> list[str]:
 
 @pytest.fixture(scope="module", params=PAGES)
 def page_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("page") / request.param
+    path: Path = tmp_path_factory.mktemp("page") / request.param
     path.write_text(PAGES[request.param].text(), encoding="ascii")
     return path
 
