@@ -8,7 +8,7 @@ from knft.configuration.gates import GATES
 from knft.configuration.options import Option, Support
 from knft.configuration.table import OPTIONS, sentence
 
-_EXAMPLE = """\
+EXAMPLE = """\
 apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: nftables
@@ -47,15 +47,13 @@ def configuration_page(release: Release) -> Page:
     page.heading("FEATURE GATES")
     page.paragraph("The field `featureGates` and the flag --feature-gates accept these names. knft rejects others.")
     for name, gate in GATES.items():
-        prefix = "no effect: " if gate.fixed_value is None else ""
-        rejected = "; false is rejected" if gate.is_locked else ""
-        page.item(bold(name), sentence(f"{prefix}{gate.description}{rejected}"))
+        page.item(bold(name), sentence(gate.effect))
     page.heading("FLAGS WITHOUT A FIELD")
     page.paragraph("kube-proxy also has these flags, which knft ignores with a warning or rejects.")
     without_effect = (option for option in OPTIONS if not option.field and option.support is not Support.SUPPORTED)
     _add_options(page, without_effect)
     page.heading("EXAMPLES")
-    page.example(*_EXAMPLE.splitlines())
+    page.example(*EXAMPLE.splitlines())
     page.see_also(("knft(8)", "knft-run(8)"))
     return page
 

@@ -11,6 +11,12 @@ class Gate(NamedTuple):
     is_locked: bool = False
     """Whether kube-proxy rejects the other value."""
 
+    @property
+    def effect(self) -> str:
+        """What the gate does in knft, for the documentation."""
+        prefix = "no effect: " if self.fixed_value is None else ""
+        return f"{prefix}{self.description}{'; false is rejected' if self.is_locked else ''}"
+
 
 GATES_DESCRIPTION = "feature gates of kube-proxy; knft warns about values that it ignores, and rejects unknown gates"
 

@@ -27,9 +27,7 @@ def gates_table() -> Iterator[str]:
     yield "| gate | in knft |"
     yield "| --- | --- |"
     for name, gate in GATES.items():
-        prefix = "no effect: " if gate.fixed_value is None else ""
-        rejected = "; false is rejected" if gate.is_locked else ""
-        yield f"| `{name}` | {prefix}{gate.description}{rejected} |"
+        yield f"| `{name}` | {gate.effect} |"
 
 
 def _flags(option: Option) -> str:

@@ -9,13 +9,17 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 
 from deploy.manual import texts
 from deploy.manual.__main__ import pages
+from deploy.manual.configuration import EXAMPLE
+from deploy.manual.roff import Page
 from knft.cli.main import cli
 from knft.configuration.gates import GATES
 from knft.configuration.options import Support
 from knft.configuration.table import OPTIONS
+from tests.support.knft_command import KNFT
 
 ROOT = Path(__file__).parents[2]
 LINT = ("mandoc", "-T", "lint")
@@ -132,6 +136,17 @@ def test_page_of_the_configuration_has_descriptions_and_defaults() -> None:
             assert option.description[1:].replace("`", "") in text
 
 
+def test_example_of_a_configuration_is_valid(tmp_path: Path) -> None:
+    """knft reads it without a warning."""
+    (tmp_path / "config.yaml").write_text(EXAMPLE)
+    flags = ["--config", str(tmp_path / "config.yaml"), "--write-config-to", str(tmp_path / "written.yaml")]
+    done = subprocess.run([*KNFT, "run", *flags], capture_output=True, text=True, check=True)
+    assert [line for line in done.stderr.splitlines() if " INFO " not in line] == []
+    written = yaml.safe_load((tmp_path / "written.yaml").read_text())
+    assert written["nftables"]["minSyncPeriod"] == "20ms"
+    assert all(line.strip() in printed("knft-config.5") for line in EXAMPLE.splitlines())
+
+
 def test_mandoc_finds_nothing(page_file: Path) -> None:
     done = subprocess.run([*LINT, page_file], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -176,8 +191,6 @@ def test_invalid_date_is_an_error(tmp_path: Path) -> None:
 
 def test_special_characters_are_printed_as_they_are() -> None:
     """A line that begins with a period or an apostrophe, backslashes, and quotes."""
-    from deploy.manual.roff import Page
-
     page = Page("name", 1, "summary", version="1", seconds=0)
     page.heading("DESCRIPTION")
     text = r".begins with a period, \n is not a newline, 'quoted' ~ ^ --flag-name"
