@@ -42,7 +42,7 @@ def _find_versions() -> Versions:
     library, error = None, ""
     try:
         library = _library_version()
-    except KnftError as reason:
+    except (KnftError, OSError) as reason:  # an OSError, for example, without /proc
         error = str(reason)
     return Versions(
         knft=__version__,
