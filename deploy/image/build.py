@@ -13,8 +13,9 @@ from deploy.image.compile import compile_modules
 from deploy.image.errors import ImageError
 from deploy.image.fetch import fetch_build_wheels, fetch_packages, fetch_wheels
 from deploy.image.lock import packages_file, read_packages
-from deploy.image.rootfs import make_root
+from deploy.image.rootfs import SITE_PACKAGES, make_root
 from deploy.image.variant import DEFAULT, Architecture, Variant, native_architecture
+from deploy.installer import record_installer
 
 _LICENCES = "usr/share/doc/knft"
 
@@ -39,6 +40,7 @@ def build(checkout: Path, variant: Variant, architecture: Architecture, seconds:
         version = wheel.name.split("-")[1]
         root = folder / "root"
         files = _make_root(root, variant, architecture, [wheel])
+        record_installer(root / SITE_PACKAGES, "image")
         _compile(root, variant, architecture, folder)
         created = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         components = (

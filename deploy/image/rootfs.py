@@ -12,7 +12,6 @@ from deploy.image.commands import pip, target_flags
 from deploy.image.errors import ImageError
 from deploy.image.prune import is_unused
 from deploy.image.variant import Architecture, Variant
-from deploy.installer import record_installer
 
 SITE_PACKAGES = "usr/lib/python3/dist-packages"
 _MERGED = ("bin", "lib", "lib64", "sbin")
@@ -105,7 +104,6 @@ def _install(folder: Path, variant: Variant, architecture: Architecture, wheels:
             path.rmdir()
     for record in folder.glob("*.dist-info/RECORD"):
         _keep_existing(record)
-    record_installer(folder, "image")
 
 
 def _keep_existing(record: Path) -> None:
