@@ -1,5 +1,6 @@
 """Adds a Debian source tree to knft's sources, so that dpkg-buildpackage can build them."""
 
+import os
 import re
 import shutil
 import tarfile
@@ -70,6 +71,8 @@ def add_debian_tree(sources: Path, target: Target, seconds: int) -> None:
     (debian / "changelog").write_text(changelog)
     if target.has_wheels:
         _add_wheels(sources / "wheels", target)
+    for path in sources.rglob("*"):
+        os.utime(path, (seconds, seconds))  # debhelper only lowers times
 
 
 def _add_wheels(folder: Path, target: Target) -> None:

@@ -46,11 +46,12 @@ def root(release: Release, packages: Sequence[str] = (), downloads: Sequence[str
     cache = cache_folder()
     names = sorted(packages), sorted(downloads)
     folder = cache / f"{release.name}-{_key(repr(names))}"
-    with locked(cache):
-        if not folder.exists():
-            with creating(folder, "roots") as partial:
-                _make(partial, _base(cache, release), *names)
-        mark_used(folder)
+    if not folder.exists():
+        with locked(cache):
+            if not folder.exists():
+                with creating(folder, "roots") as partial:
+                    _make(partial, _base(cache, release), *names)
+    mark_used(folder)
     return folder
 
 

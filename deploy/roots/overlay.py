@@ -50,7 +50,7 @@ class Overlay:
                 msg = f"{self._root} cannot be mounted: see the messages above"
                 raise RootError(msg)
             first = Path(f"/proc/{holder.pid}/task/{holder.pid}/children").read_text().split()[0]
-            self._enter = ("nsenter", f"--target={first}", "--mount", "--pid", "--root", "--wd=/", "--")
+            self._enter = ("nsenter", f"--target={first}", "--mount", "--pid", "--root", "--")
             self._open = opened.pop_all()
         return self
 
@@ -66,7 +66,7 @@ class Overlay:
         variables = {**ENVIRONMENT, **(environment or {})}
         pairs = [f"{name}={value}" for name, value in variables.items()]
         # PID namespaces make nsenter start the command as its child, which would outlive it.
-        return [*self._enter, "env", "-i", *pairs, "setpriv", "--pdeathsig", "TERM", "--", *command]
+        return [*self._enter, "env", "-i", "--chdir=/", *pairs, "setpriv", "--pdeathsig", "TERM", "--", *command]
 
     def run(self, *command: str, environment: Mapping[str, str] | None = None, stdin: str = "") -> str:
         """Run a command in the view and return its standard output; raise RootError if it fails."""

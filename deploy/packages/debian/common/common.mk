@@ -15,3 +15,6 @@ endef
 
 override_dh_installsystemd:
 	dh_installsystemd --no-enable --no-start --restart-after-upgrade
+
+# It takes most of the time of a build; tests compare two builds.
+override_dh_strip_nondeterminism:
