@@ -1,5 +1,6 @@
 """A service manager's socket for notifications, at a path or at an abstract address."""
 
+import select
 import socket
 from pathlib import Path
 from types import TracebackType
@@ -33,11 +34,7 @@ class NotifyReceiver:
 
     def is_empty(self) -> bool:
         """Return whether no message waits."""
-        try:
-            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return True
-        return False
+        return not select.select([self._socket], [], [], 0)[0]
 
     def __enter__(self) -> Self:
         """Return the receiver."""

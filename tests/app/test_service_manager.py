@@ -123,10 +123,12 @@ def test_thread_notifies_until_the_shutdown(receiver: NotifyReceiver, watchdog_s
 
 
 @pytest.mark.kernel
-def test_knft_run_notifies_and_its_worker_process_cannot(tmp_path: Path, receiver: NotifyReceiver) -> None:
+def test_knft_run_notifies_and_its_worker_process_cannot(tmp_path: Path) -> None:
+    """At a path, because an abstract address belongs to a network namespace."""
     namespace = Namespace.create("notify")
+    receiver = NotifyReceiver(tmp_path / "notify")
     variables = [f"NOTIFY_SOCKET={receiver.address}", "WATCHDOG_USEC=30000000"]
-    with KnftRun(namespace, tmp_path, ["env", *variables]) as knft:
+    with receiver, KnftRun(namespace, tmp_path, ["env", *variables]) as knft:
         messages = receiver.receive_until(READY)
         assert EXTEND in messages[0]
         assert messages[-1] == [READY, WATCHDOG, f"STATUS={READY_STATUS}"]
