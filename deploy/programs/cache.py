@@ -27,16 +27,19 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def creating(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder; rename it to ``folder`` when the block succeeds, so that a failed one leaves nothing."""
-    print(f"programs: making {folder}", flush=True)
+def creating(folder: Path, label: str = "programs") -> Iterator[Path]:
+    """Yield an empty folder; rename it to ``folder`` when the block succeeds, so that a failed one leaves nothing.
+
+    ``label`` begins the lines that are printed.
+    """
+    print(f"{label}: making {folder}", flush=True)
     started = time.monotonic()
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     yield partial
     partial.rename(folder)
-    print(f"programs: made in {time.monotonic() - started:.0f} s", flush=True)
+    print(f"{label}: made in {time.monotonic() - started:.0f} s", flush=True)
 
 
 def mark_used(folder: Path) -> None:
