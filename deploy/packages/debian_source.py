@@ -43,12 +43,6 @@ def version_of(sources: Path) -> str:
     return found["version"]
 
 
-def set_version(sources: Path, version: str) -> None:
-    """Write another version into the sources, for a package that tests upgrade."""
-    path = sources / "knft/__init__.py"
-    path.write_text(_VERSION.sub(f'__version__ = "{version}"', path.read_text()))
-
-
 def package_version(upstream: str, target: Target) -> str:
     """Return the version of a release's package; an older release has a lower one, so that its upgrade replaces it."""
     return f"{upstream}-{_REVISION}~{target.release.name.replace('debian', 'deb')}"
@@ -84,5 +78,7 @@ def _add_wheels(folder: Path, target: Target) -> None:
             if not wheel.name.startswith("pip_nftables-"):
                 shutil.copy(wheel, folder)
     lines = wheels_file(variant, architecture).read_text().splitlines(keepends=True)
+    with (folder.parent / "debian/copyright").open("a") as file:
+        file.write((_TREES / "wheels.copyright").read_text())
     (folder / "runtime.lock").write_text("".join(line for line in lines if not line.startswith(_BINDING)))
     shutil.copy(BUILD_WHEELS, folder / "build.lock")

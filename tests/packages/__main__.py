@@ -1,6 +1,5 @@
 """``python -m tests.packages [OPTIONS FOR PYTEST]`` runs the tests of this folder."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,9 +22,9 @@ def main() -> None:
     except RootError as error:
         sys.exit(f"test-packages: {error}")
     tests = [str(path) for path in sorted(Path(__file__).parent.glob("test_*.py"))]
-    # The packages are built once for each process of pytest, so there are two: one for each release.
-    command = [sys.executable, "-m", "pytest", *tests, *sys.argv[1:]]
-    sys.exit(subprocess.run(command, cwd=CHECKOUT, env=os.environ, check=False).returncode)
+    # One process for each release, because each process builds the packages that its tests use.
+    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", *tests, *sys.argv[1:]]
+    sys.exit(subprocess.run(command, cwd=CHECKOUT, check=False).returncode)
 
 
 if __name__ == "__main__":

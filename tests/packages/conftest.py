@@ -47,10 +47,8 @@ def build(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
     return package
 
 
-@pytest.fixture(
-    scope="session",
-    params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("debian12", "debian13")],
-)
+# One process for each release, if there are two.
+@pytest.fixture(scope="session", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in TARGETS])
 def packages(
     request: pytest.FixtureRequest, build: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Packages:

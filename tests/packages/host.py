@@ -32,9 +32,8 @@ class Host:
 
     def apt(self, *arguments: str) -> None:
         """Run apt-get without questions."""
-        self.run(
-            "apt-get", "-y", "-qq", "--no-install-recommends", "-o", "Dpkg::Options::=--force-unsafe-io", *arguments
-        )
+        options = ("-y", "-qq", "--no-install-recommends", "-o", "Dpkg::Options::=--force-unsafe-io")
+        self.run("apt-get", *options, *arguments)
 
     def install(self, package: Path) -> None:
         """Install a package from the directory of packages, with what it depends on."""
