@@ -117,24 +117,25 @@ class Service:
         """Return the priorities of the entries that contain some words."""
         return {entry["PRIORITY"] for entry in self.entries() if words in str(entry["MESSAGE"])}
 
-    def drop_in(self, text: str) -> None:
-        """Override settings until the next call."""
-        self.container.write(f"/etc/systemd/system/{UNIT}.d/test.conf", f"[Service]\n{text}\n")
+    def override(self, *settings: str) -> None:
+        """Override settings until the next call, besides the time before a restart, which would only delay the tests."""
+        lines = ["[Service]", "RestartSec=1s", *settings, ""]
+        self.container.write(f"/etc/systemd/system/{UNIT}.d/test.conf", "\n".join(lines))
         self.container.run("systemctl", "daemon-reload")
 
     def rules(self) -> str:
         """Return the rules of the container, without the flags of a table, which tell whether knft runs."""
-        listed = self.container.namespace.run(["nft", "list", "ruleset"]).stdout
+        listed = self.container.run("nft", "list", "ruleset").stdout
         return "".join(line for line in listed.splitlines(keepends=True) if not re.match(r"table |\tflags ", line))
 
 
 @pytest.fixture(scope="module")
 def container(packages: Packages) -> Iterator[SystemdContainer]:
-    """A host with the installed package."""
+    """A host with the installed package, and with its own nft: an older one cannot list what a newer one wrote."""
     with SystemdContainer(roots.root(packages.release), {packages.folder: "/packages"}) as booted:
         options = ("-y", "-qq", "--no-install-recommends", "-o", "Dpkg::Options::=--force-unsafe-io")
         noninteractive = ("env", "DEBIAN_FRONTEND=noninteractive")
-        booted.run(*noninteractive, "apt-get", *options, "install", f"/packages/{packages.newest.name}")
+        booted.run(*noninteractive, "apt-get", *options, "install", f"/packages/{packages.newest.name}", "nftables")
         yield booted
 
 
@@ -147,7 +148,9 @@ def installed(container: SystemdContainer, tmp_path_factory: pytest.TempPathFact
         assert text.count(installed) == 1
         text = text.replace(installed, changed)
     container.write(CONFIGURATION, text)
-    yield Service(container, cluster)
+    made = Service(container, cluster)
+    made.override()
+    yield made
     cluster.stop()
 
 
@@ -193,13 +196,13 @@ def test_service_says_that_the_kubeconfig_is_missing_and_starts_when_it_is_there
     unit.write_kubeconfig()
     wait_until(lambda: unit.show("ActiveState") == "active", "the service does not start", interval=0.2)
     unit.container.run("systemctl", "stop", UNIT)
-    unit.container.namespace.run(["nft", "flush", "ruleset"])
+    unit.container.run("nft", "flush", "ruleset")
 
 
 def test_start_lasts_until_the_first_sync(unit: Service) -> None:
     """A missing API server delays readiness for longer than TimeoutStartSec."""
     unit.cluster.stop()
-    unit.drop_in(f"TimeoutStartSec={START_SECONDS}")
+    unit.override(f"TimeoutStartSec={START_SECONDS}")
     unit.container.run("systemctl", "start", "--no-block", UNIT)
     wait_until(lambda: "cannot watch the API server" in str(unit.entries()), "knft has not started", interval=0.2)
     started = unit.number("ExecMainStartTimestampMonotonic")
@@ -304,7 +307,7 @@ def test_changed_configuration_restarts_the_service_and_sets_sysctls(running: Se
 
 
 def test_watchdog_replaces_a_stopped_process(running: Service) -> None:
-    running.drop_in(f"WatchdogSec={WATCHDOG_SECONDS}")
+    running.override(f"WatchdogSec={WATCHDOG_SECONDS}")
     running.container.run("systemctl", "restart", UNIT)
     process, rules, restarts = running.process, running.rules(), running.number("NRestarts")
     running.container.run("kill", "-STOP", process)
