@@ -118,7 +118,7 @@ class Service:
         return {entry["PRIORITY"] for entry in self.entries() if words in str(entry["MESSAGE"])}
 
     def override(self, *settings: str) -> None:
-        """Override settings until the next call, besides the time before a restart, which would only delay the tests."""
+        """Override settings until the next call, besides the time before a restart, which would delay the tests."""
         lines = ["[Service]", "RestartSec=1s", *settings, ""]
         self.container.write(f"/etc/systemd/system/{UNIT}.d/test.conf", "\n".join(lines))
         self.container.run("systemctl", "daemon-reload")
