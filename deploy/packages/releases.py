@@ -14,13 +14,13 @@ class Target(Struct, frozen=True):
     build: tuple[str, ...]
     """Packages for the build, as in debian/control, and lintian, because its checks fit the release."""
     runtime: tuple[str, ...]
-    """Packages that knft's package depends on."""
+    """Packages that knft's package depends on or recommends, and those that its tests depend on."""
     has_wheels: bool = False
     """Whether the package contains Python packages from wheels."""
 
 
 _BUILD = ("debhelper", "dpkg-dev", "fakeroot", "lintian", "python3")
-_RUNTIME = ("nftables", "python3", "python3-nftables")
+_RUNTIME = ("iproute2", "nftables", "python3", "python3-nftables")
 _LIBRARIES = (
     *("python3-click", "python3-jinja2", "python3-jsonschema", "python3-msgspec", "python3-nftables"),
     *("python3-prometheus-client", "python3-pyroute2", "python3-rich", "python3-urllib3", "python3-watchfiles"),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.comparison.examples import ADDRESSES, load_iptables
+from tests.support.lab.links import netlink
 from tests.support.lab.namespace import Namespace
 
 
@@ -13,9 +14,9 @@ def node() -> Iterator[Namespace]:
     """Return the examples' node with its addresses and no rules."""
     namespace = Namespace.create("live")
     namespace.run(["ip", "link", "set", "lo", "up"])
-    for address in ADDRESSES:
-        # Without duplicate address detection: its flag "tentative" would go while a test compares listings.
-        namespace.run(["ip", "address", "add", address, "dev", "lo", *(["nodad"] if ":" in address else [])])
+    with netlink(namespace) as link:
+        for address in ADDRESSES:
+            link.add_loopback_address(address)
     yield namespace
     namespace.close()
 

@@ -8,7 +8,7 @@ from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
-ADDRESSES = ("192.0.2.11/32", "2001:db8:1::11/128")
+ADDRESSES = ("192.0.2.11", "2001:db8:1::11")
 NODE = ("--node", "node-1", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48")
 LOCAL = ("--local-address", "192.0.2.11,2001:db8:1::11,127.0.0.1,::1")
 DIFF = (*KNFT, "diff", "--live", "-f", str(EXAMPLES), *NODE)

@@ -31,13 +31,9 @@ class Host:
         return self.namespace.run(self.command(*command), check=check)
 
     def apt(self, *arguments: str) -> None:
-        """Run apt-get without questions."""
-        options = ("-y", "-qq", "--no-install-recommends", "-o", "Dpkg::Options::=--force-unsafe-io")
-        self.run("apt-get", *options, *arguments)
-
-    def install(self, package: Path) -> None:
-        """Install a package from the directory of packages, with what it depends on."""
-        self.apt("install", f"/packages/{package.name}")
+        """Run apt-get without questions, and keep changed conffiles; the directory of packages is at /packages."""
+        dpkg = (word for option in ("unsafe-io", "confold") for word in ("-o", f"Dpkg::Options::=--force-{option}"))
+        self.run("apt-get", "-y", "-qq", "--no-install-recommends", *dpkg, *arguments)
 
     def files(self) -> set[str]:
         """Return the paths of all files, without records of apt and dpkg, and bytecode."""

@@ -23,6 +23,7 @@ from tests.serve.node import (
     wait_until,
 )
 from tests.support.kernel_harness import CONFIG, service, slices
+from tests.support.lab.links import netlink
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -176,8 +177,9 @@ def _node_object(*addresses: str) -> dict[str, Any]:
 
 def test_only_node_port_addresses_listen(namespace: Namespace) -> None:
     """By default these are the node's addresses; the ports follow when they change."""
-    for address in ("192.0.2.1/32", "192.0.2.2/32", "2001:db8::1/128"):
-        namespace.run(["ip", "address", "add", address, "dev", "lo", *(["nodad"] if ":" in address else [])])
+    with netlink(namespace) as link:
+        for address in ("192.0.2.1", "192.0.2.2", "2001:db8::1"):
+            link.add_loopback_address(address)
     with MonitoredNode(namespace) as node:
         node.apply_and_sync(load_balancer_service("web", PORT), *slices("web", [1], local=[1]))
         assert refuses_connections("192.0.2.1", PORT)

@@ -9,6 +9,7 @@ from knft.families import Family
 from tests.serve.metric_values import RULES, changes_metrics, value
 from tests.serve.node import MonitoredNode, load_balancer_service
 from tests.support.kernel_harness import service, slices
+from tests.support.lab.links import netlink
 from tests.support.refused_services import refuse_address
 
 pytestmark = pytest.mark.kernel
@@ -162,8 +163,9 @@ def test_contested_frontends_are_counted(node: MonitoredNode) -> None:
 def test_health_check_ports_and_listen_failures_are_counted(node: MonitoredNode) -> None:
     addresses = [{"type": "InternalIP", "address": address} for address in ("192.0.2.1", "2001:db8::1")]
     node.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"addresses": addresses}})
-    node.namespace.run(["ip", "address", "add", "192.0.2.1/32", "dev", "lo"])
-    node.namespace.run(["ip", "address", "add", "2001:db8::1/128", "dev", "lo", "nodad"])
+    with netlink(node.namespace) as link:
+        link.add_loopback_address("192.0.2.1")
+        link.add_loopback_address("2001:db8::1")
     with socket.create_server(("192.0.2.1", 30100)):
         node.apply_and_sync(load_balancer_service("web", 30100), load_balancer_service("more", 30101, 20))
     assert [value(node, "knft_health_check_services", family) for family in Family] == [1, 2]

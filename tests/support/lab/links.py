@@ -18,6 +18,8 @@ _FORWARDING = 3  # BR_STATE_FORWARDING
 # Beginnings of addresses, as /proc writes them.
 _LINK_LOCAL = "fe80"
 _SOLICITED_NODE = "ff0200000000000000000001ff"
+_HOST_LENGTH = "80"
+_RTF_LOCAL = 0x80000000
 
 
 class Netlink:
@@ -78,9 +80,18 @@ class Netlink:
 
     def add_loopback_addresses(self, addresses: Addresses) -> None:
         """Add host addresses to the loopback device; clients choose them only explicitly."""
+        self.add_loopback_address(addresses.ipv4)
+        self.add_loopback_address(addresses.ipv6)
+
+    def add_loopback_address(self, address: str) -> None:
+        """Add a host address to the loopback device, and return when it can be reached."""
         index = self._index("lo")
-        self._route.addr("add", index=index, address=addresses.ipv4, prefixlen=32)
-        self._route.addr("add", index=index, address=addresses.ipv6, prefixlen=128, flags=IFA_F_NODAD, preferred=0)
+        if ":" not in address:
+            self._route.addr("add", index=index, address=address, prefixlen=32)
+            return
+        self._route.addr("add", index=index, address=address, prefixlen=128, flags=IFA_F_NODAD, preferred=0)
+        packed = socket.inet_pton(socket.AF_INET6, address).hex()
+        wait_until(lambda: packed in _local_ipv6_addresses(), f"the kernel adds no route to {address}")
 
     def add_peer_addresses(self, name: str, addresses: Addresses, peer: Addresses) -> None:
         """Add addresses of a point-to-point link, with those of its other end."""
@@ -148,7 +159,19 @@ def _answers_solicitations(link: str) -> bool:
         any(address.startswith(_LINK_LOCAL) for address in addresses)
         and not any(flags & IFA_F_TENTATIVE for flags in addresses.values())
         and all(_SOLICITED_NODE + address[-6:] in groups for address in addresses)
+        and addresses.keys() <= _local_ipv6_addresses()
     )
+
+
+def _local_ipv6_addresses() -> set[str]:
+    """Return the addresses, as /proc writes them, that packets of the calling thread's namespace can reach on itself.
+
+    The kernel adds the local route of an IPv6 address in a work queue, also without duplicate address detection: a
+    connection before that fails with ENETUNREACH.
+    """
+    # Destination, prefix length, source, prefix length, next hop, metric, references, uses, flags, name.
+    lines = [line.split() for line in Path("/proc/thread-self/net/ipv6_route").read_text().splitlines()]
+    return {words[0] for words in lines if words[1] == _HOST_LENGTH and int(words[8], 16) & _RTF_LOCAL}
 
 
 @contextmanager
