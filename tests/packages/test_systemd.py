@@ -273,6 +273,12 @@ def test_entries_of_the_journal_have_priorities(running: Service) -> None:
     assert {entry["_TRANSPORT"] for entry in running.entries() if " INFO " in str(entry["MESSAGE"])} == {"stdout"}
 
 
+def test_sandbox_has_what_the_instance_lock_needs(running: Service) -> None:
+    refused = running.container.run("knft", "cleanup", check=False)
+    assert refused.returncode == 1
+    assert "another knft process runs in this network namespace" in refused.stderr
+
+
 def test_restart_and_stop_keep_the_rules(running: Service) -> None:
     rules, process = running.rules(), running.process
     assert "10.96.0.1 " in rules
