@@ -16,7 +16,7 @@ from typing import Self
 from deploy.cluster import cgroups
 from deploy.cluster.cgroups import Hierarchy
 from tests.support.lab.namespace import Namespace
-from tests.support.waiting import TIMEOUT, wait_until
+from tests.support.waiting import wait_until
 
 # nspawn has files in /run, and uses the cgroup in which it is started.
 _START = (
@@ -30,6 +30,9 @@ _NSPAWN = (
 # systemd of Debian 13 refuses to boot with cgroup v1.
 _UNIFIED = {"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
+_PREFIX = "knft-container-"
+_LIMIT_SECONDS = 600.0
+"""After what time a command in the container counts as hanging; apt takes minutes on a busy machine."""
 _BOOTED = {"running", "degraded"}
 
 
@@ -70,8 +73,9 @@ class SystemdContainer:
         command += ["sh", "-c", _START, "sh", *_NSPAWN, f"--directory={self._root}", *binds]
         with _own_cgroups() as files:
             environment = {**_ENVIRONMENT, **_UNIFIED, "CGROUPS": " ".join(files)}
-            streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
-            with subprocess.Popen(command, env=environment, text=True, **streams) as nspawn:
+            with subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, text=True
+            ) as nspawn:
                 try:
                     yield nspawn
                 finally:
@@ -99,7 +103,7 @@ class SystemdContainer:
         spaces = ("--mount", "--uts", "--ipc", "--net", "--pid")
         variables = [f"{name}={value}" for name, value in _ENVIRONMENT.items()]
         entered = ["nsenter", f"--target={self._first_process}", *spaces, "--", "env", "-i", *variables, *command]
-        done = subprocess.run(entered, input=stdin, capture_output=True, text=True, check=False, timeout=TIMEOUT)
+        done = subprocess.run(entered, input=stdin, capture_output=True, text=True, check=False, timeout=_LIMIT_SECONDS)
         if check and done.returncode != 0:
             failure = subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
             failure.add_note(f"in the container, its output:\n{done.stdout}{done.stderr}")
@@ -134,14 +138,22 @@ def _name(process: int) -> str:
 @contextmanager
 def _own_cgroups() -> Iterator[list[str]]:
     """Make cgroups for the container below those of this process; yield their files that move a process into them."""
-    name = f"knft-container-{os.getpid()}-{os.urandom(4).hex()}"
-    made = [each.child(name) for each in _systemd_hierarchies()]
+    own, name = _systemd_hierarchies(), f"{_PREFIX}{os.getpid()}-{os.urandom(4).hex()}"
+    for each in own:
+        cgroups.remove([each.child(left) for left in _left_names(Path(each.folder))])
+    made = [each.child(name) for each in own]
     for each in made:
         Path(each.folder).mkdir()
     try:
         yield [f"{each.folder}/cgroup.procs" for each in made]
     finally:
         cgroups.remove(made)
+
+
+def _left_names(folder: Path) -> list[str]:
+    """Return the names of cgroups that were left by a test which was killed."""
+    names = [path.name for path in folder.glob(f"{_PREFIX}*")]
+    return [name for name in names if not Path("/proc", name.removeprefix(_PREFIX).partition("-")[0]).exists()]
 
 
 def _systemd_hierarchies() -> list[Hierarchy]:

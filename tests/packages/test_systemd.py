@@ -118,7 +118,7 @@ class Service:
         return {entry["PRIORITY"] for entry in self.entries() if words in str(entry["MESSAGE"])}
 
     def override(self, *settings: str) -> None:
-        """Override settings until the next call, besides the time before a restart, which would only delay the tests."""
+        """Override settings until the next call, besides the time before a restart, which would delay the tests."""
         lines = ["[Service]", "RestartSec=1s", *settings, ""]
         self.container.write(f"/etc/systemd/system/{UNIT}.d/test.conf", "\n".join(lines))
         self.container.run("systemctl", "daemon-reload")
@@ -271,6 +271,12 @@ def test_entries_of_the_journal_have_priorities(running: Service) -> None:
     wait_until(lambda: bool(running.priorities(" WARNING cannot watch")), "no warning was logged", interval=0.2)
     assert running.priorities(" WARNING ") == {"4"}
     assert {entry["_TRANSPORT"] for entry in running.entries() if " INFO " in str(entry["MESSAGE"])} == {"stdout"}
+
+
+def test_sandbox_has_what_the_instance_lock_needs(running: Service) -> None:
+    refused = running.container.run("knft", "cleanup", check=False)
+    assert refused.returncode == 1
+    assert "another knft process runs in this network namespace" in refused.stderr
 
 
 def test_restart_and_stop_keep_the_rules(running: Service) -> None:
