@@ -114,7 +114,7 @@ def _check_traffic(lab: Lab) -> None:
 def _rules(host: Host) -> list[str]:
     """Return the rules as the host's nft lists them: that of this machine may be too old for the host's libnftables.
 
-    Comments are left out: they name the process that owns the table, if there is one.
+    Whether a process owns the table, and which, is left out.
     """
     listed = host.run("nft", "list", "ruleset").stdout
-    return [line.partition(" # ")[0] for line in listed.splitlines()]
+    return [line.partition(" # ")[0] for line in listed.splitlines() if not line.startswith("\tflags ")]
