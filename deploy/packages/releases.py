@@ -12,7 +12,7 @@ class Target(Struct, frozen=True):
 
     release: Release
     build: tuple[str, ...]
-    """Packages for the build, as in debian/control, and lintian, because its checks fit the release."""
+    """Packages for the build, as in debian/control; lintian, because its checks fit the release; and for knft's tests."""
     runtime: tuple[str, ...]
     """Packages that knft's package depends on or recommends, and those that its tests depend on."""
     has_wheels: bool = False
@@ -26,7 +26,10 @@ _LIBRARIES = (
     *("python3-prometheus-client", "python3-pyroute2", "python3-rich", "python3-urllib3", "python3-watchfiles"),
     "python3-yaml",
 )
-_TESTS = ("conntrack", "iproute2", "iptables", "nftables", "procps", "python3-hypothesis", "python3-pytest")
+_TESTS = (
+    *("conntrack", "iproute2", "ipset", "iptables", "nftables", "procps"),
+    *("python3-hypothesis", "python3-pytest"),
+)
 
 TARGETS: Mapping[str, Target] = {
     target.release.name: target
