@@ -12,7 +12,7 @@ class Target(Struct, frozen=True):
 
     release: Release
     build: tuple[str, ...]
-    """Packages for the build, as in debian/control; lintian, because its checks fit the release; and for knft's tests."""
+    """Packages for the build (debian/control), for knft's tests, and lintian, because its checks fit the release."""
     runtime: tuple[str, ...]
     """Packages that knft's package depends on or recommends, and those that its tests depend on."""
     has_wheels: bool = False

@@ -31,8 +31,8 @@ def test_autopkgtest_tests_the_installed_package(packages: Packages, sdist: Path
         closing(Namespace.create("autopkgtest")) as namespace,
         Overlay(roots.tools(), writable={testbed: "/testbed"}, readable=shown) as overlay,
     ):
-        # Nothing is built: an unbuilt tree would need dpkg-dev in the testbed.
-        inputs = ("--no-built-binaries", shown[packages.newest], f"--built-tree={shown[sources]}")
+        # Two slashes mark a built tree: an unbuilt one needs dpkg-dev in the testbed.
+        inputs = ("--no-built-binaries", shown[packages.newest], f"{shown[sources]}//")
         command = ("autopkgtest", *inputs, "--", "chroot", "/testbed")
         done = namespace.run(overlay.command(command), check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
