@@ -23,7 +23,8 @@ _PATH_KINDS = {"FILE": "file", "PATH": "file", "DIR": "dir"}
 _SHORT_WITH_VALUE = re.compile(r"-(?P<name>[A-Za-z])=(?P<value>.*)", re.DOTALL)
 
 if TYPE_CHECKING:
-    _IntegerType, _BooleanType = click.ParamType[int], click.ParamType[bool]
+    _IntegerType = click.ParamType[int]
+    _BooleanType = click.ParamType[bool]
 else:  # click before 8.4 has no generic ParamType
     _IntegerType = _BooleanType = click.ParamType
 

@@ -12,8 +12,11 @@ from tests.packages.conftest import SECONDS, Packages
 from tests.support.lab.namespace import Namespace
 
 TESTS = ("tests/cli", "tests/configuration", "tests/leftovers")
-# It needs shells that the root directory lacks.
-IGNORED = "tests/cli/test_completion.py"
+# They need shells, and knft installed by pip; the command of the sdist is not installed.
+LEFT_OUT = (
+    *("--ignore=tests/cli/test_completion.py", "--ignore=tests/cli/test_version.py"),
+    "--deselect=tests/cli/test_command_line.py::test_console_script_is_installed",
+)
 
 
 def test_autopkgtest_tests_the_installed_package(packages: Packages, sdist: Path, tmp_path: Path) -> None:
@@ -40,7 +43,7 @@ def test_knfts_tests_pass_with_debians_own_python_packages(sdist: Path, tmp_path
     """Debian 13 has the oldest versions that pyproject.toml accepts of click, jsonschema and pyroute2."""
     target = TARGETS["debian13"]
     sources = unpack(sdist, tmp_path)
-    pytest = ("python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--ignore={IGNORED}", *TESTS)
+    pytest = ("python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not property", *LEFT_OUT, *TESTS)
     script = 'cd /knft && exec "$@"'
     with Overlay(cached.root(target.release, target.build), writable={sources: "/knft"}) as overlay:
         command = overlay.command(["sh", "-c", script, "sh", *pytest], {"PYTHONPATH": "/knft/compat:/knft"})
