@@ -25,15 +25,15 @@ def test_autopkgtest_tests_the_installed_package(packages: Packages, sdist: Path
     sources = unpack(sdist, tmp_path / "sources")
     add_debian_tree(sources, target, SECONDS)
     shutil.rmtree(sources / "wheels", ignore_errors=True)
+    # Marks a built tree: an unbuilt one needs dpkg-dev in the testbed.
+    (sources / "debian/files").touch()
     shown = {packages.newest: f"/packages/{packages.newest.name}", sources: "/source"}
     with (
         _copy_of(roots.root(packages.release)) as testbed,
         closing(Namespace.create("autopkgtest")) as namespace,
         Overlay(roots.tools(), writable={testbed: "/testbed"}, readable=shown) as overlay,
     ):
-        # Two slashes mark a built tree: an unbuilt one needs dpkg-dev in the testbed.
-        inputs = ("--no-built-binaries", shown[packages.newest], f"{shown[sources]}//")
-        command = ("autopkgtest", *inputs, "--", "chroot", "/testbed")
+        command = ("autopkgtest", "--no-built-binaries", *shown.values(), "--", "chroot", "/testbed")
         done = namespace.run(overlay.command(command), check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert "knft serves connections" in done.stdout + done.stderr
