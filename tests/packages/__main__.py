@@ -18,6 +18,7 @@ def main() -> None:
         for name, target in TARGETS.items():
             cached.root(target.release, target.build)
             roots.root(name)
+            roots.testbed(name)
         roots.tools()
     except RootError as error:
         sys.exit(f"test-packages: {error}")

@@ -16,6 +16,11 @@ def root(release: str, packages: Sequence[str] = ()) -> Path:
     return cached.root(target.release, (*CLEAN, *packages), target.runtime)
 
 
+def testbed(release: str) -> Path:
+    """Return a clean root directory for autopkgtest, which needs a program of apt-utils."""
+    return root(release, ("apt-utils",))
+
+
 def tools() -> Path:
     """Return a root directory of Debian 13 with lintian, rpmlint, autopkgtest and twine."""
     return cached.root(TARGETS["debian13"].release, TOOLS)

@@ -29,7 +29,7 @@ def test_autopkgtest_tests_the_installed_package(packages: Packages, sdist: Path
     (sources / "debian/files").touch()
     shown = {packages.newest: f"/packages/{packages.newest.name}", sources: "/source"}
     with (
-        _copy_of(roots.root(packages.release)) as testbed,
+        _copy_of(roots.testbed(packages.release)) as testbed,
         closing(Namespace.create("autopkgtest")) as namespace,
         Overlay(roots.tools(), writable={testbed: "/testbed"}, readable=shown) as overlay,
     ):
