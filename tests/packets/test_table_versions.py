@@ -66,13 +66,14 @@ class Traffic:
             with self._processes:
                 self._processes.wait_for_connections()
                 change()
+                # However slow the machine is, there are connections after the change, too.
+                self._processes.wait_for_more()
             assert all(connection.echoes(b"still open") for connection in open_connections)
         if keeps_affinity:
             assert self._servers_of_sticky_clients() == before
         connections = list(self._processes.connections(self._client))
         lost = [each for each in connections if each.error != NONE or each.retransmissions]
         assert lost == [], f"{len(lost)} of {len(connections)} connections were lost"
-        assert len(connections) > 500
         return connections
 
     def _servers_of_sticky_clients(self) -> dict[str, str]:
