@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 RUN = PYTHONDONTWRITEBYTECODE= $(BIN)/python
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity test-migration test-e2e image image-locks test-image cluster cluster-down churn fuzz soak bench bench-cluster install clean
+.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity test-migration test-e2e image image-locks test-image cluster cluster-down programs churn fuzz soak bench bench-cluster install clean
 
 help:
 	@echo 'make demo          run knft in a small cluster made of network namespaces (under a minute)'
@@ -30,6 +30,7 @@ help:
 	@echo 'make test-image    build the images, compare two builds, and run knft in their files (as root)'
 	@echo 'make cluster       start a Kubernetes cluster on this machine with knft as its Service proxy (as root); ARGS="--nodes 2 --proxy knft,kube-proxy"'
 	@echo 'make cluster-down  remove the cluster'
+	@echo 'make programs      build the Go programs of all test jobs into the cache, Kubernetes among them (20 minutes or more, once)'
 	@echo 'make churn         measure latency at 10, 100 and 1 000 endpoint changes a second through the API server (eight minutes)'
 	@echo 'make fuzz          search for manifests that break knft, for ten minutes; SECONDS=60 SEED=7'
 	@echo 'make soak          run long tests: 100 000 steps of a random history, 100 000 changes of sticky Services, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS, SEED'
@@ -124,6 +125,9 @@ cluster: $(INSTALLED)
 
 cluster-down: $(INSTALLED)
 	@$(RUN) -m deploy.cluster down
+
+programs: $(INSTALLED)
+	@$(RUN) -m deploy.programs.build
 
 churn: $(INSTALLED)
 	@$(RUN) -m tests.cluster.churn $(ARGS)

@@ -53,6 +53,7 @@ _PROGRAMS: Mapping[str, _Program] = {
 }
 SERVERS = ("keys", "etcd", "kube-apiserver", "kube-proxy")
 """What the tests with an API server need."""
+_ALL = "all"
 
 _RELEASE = re.compile(r"^\s*k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)\b", re.MULTILINE)
 _VERSION = "k8s.io/component-base/version"
@@ -123,8 +124,9 @@ def _build(go: Go, flags: list[str], program: _Program, path: Path) -> None:
 def main() -> None:
     """Build the programs that the command line names, and print their folder."""
     parser = argparse.ArgumentParser(prog="python -m deploy.programs.build", description=__doc__)
-    parser.add_argument("names", nargs="*", default=SERVERS, choices=_PROGRAMS, help=f"default: {', '.join(SERVERS)}")
-    names = parser.parse_args().names
+    parser.add_argument("names", nargs="*", default=_ALL, choices=[*_PROGRAMS, _ALL], help="default: all")
+    given = parser.parse_args().names
+    names = _PROGRAMS if _ALL in given else given
     try:
         built = programs(names)
     except SetupError as problem:
