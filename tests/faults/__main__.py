@@ -18,7 +18,6 @@ from deploy.cluster.plan import Families, make_plan
 from deploy.cluster.state import State, default_folder
 from deploy.programs.errors import SetupError
 from tests.faults.faults import FAULTS, Fault, Options
-from tests.faults.released_image import released_image
 from tests.faults.report import Report, Result, faults, table
 from tests.faults.testbed import Testbed
 from tests.faults.traffic import Traffic
@@ -74,9 +73,10 @@ def _run(arguments: argparse.Namespace, folder: Path) -> list[Result]:
     report.mkdir(parents=True)
     options = Options(arguments.api_seconds, arguments.pods)
     chosen = [fault for fault in FAULTS if fault.name in (arguments.only or [each.name for each in FAULTS])]
+    images = list(dict.fromkeys(path for fault in chosen for path in fault.images()))
     results: list[Result] = []
     try:
-        cluster.up(make_plan(_NODES, arguments.families), [released_image()])
+        cluster.up(make_plan(_NODES, arguments.families), images)
         testbed = Testbed(cluster)
         testbed.set_up()
         for fault in chosen:

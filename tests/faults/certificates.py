@@ -14,16 +14,23 @@ _POD_AUTHORITY = "root/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"
 
 
 def replace_authority(testbed: Testbed) -> None:
-    """Let everything trust a second CA, and then give the API server a certificate that this one has signed."""
+    """Let everything trust a second CA, and then give the API server a certificate that this one has signed.
+
+    The controller manager has another flag afterwards, so this is the last fault.
+    """
     keys, plan = testbed.cluster.keys, testbed.cluster.plan
     successor = Keys(testbed.cluster.programs.path("keys"), testbed.cluster.state.folder / "next-keys")
     successor.create(plan)
+    first = Path(keys.path("first-ca.crt"))
+    first.write_bytes(Path(keys.path("ca.crt")).read_bytes())
     both = Path(keys.path("ca.crt")).read_text() + Path(successor.path("ca.crt")).read_text()
     Path(keys.path("ca.crt")).write_text(both)
     users = (names.ADMIN, names.CONTROLLER_MANAGER, names.SCHEDULER, names.PROXY)
     for name in (*(node.name for node in plan.nodes), *users):
         keys.write_kubeconfig(keys.kubeconfig(name), name, plan.api_address)
-    _restart(testbed, CONTROLLER_MANAGER, SCHEDULER)
+    # The controller manager signs with one CA, and exits if the file has two.
+    _restart(testbed, CONTROLLER_MANAGER, f"--cluster-signing-cert-file={first}")
+    _restart(testbed, SCHEDULER)
     for node in testbed.cluster.nodes:
         node.machine.stop_process(KUBELET)
         node.start_kubelet()
@@ -35,10 +42,9 @@ def replace_authority(testbed: Testbed) -> None:
     testbed.cluster.control_plane.wait_until_ready()
 
 
-def _restart(testbed: Testbed, *components: str, number: int = signal.SIGTERM) -> None:
-    for name in components:
-        testbed.cluster.control_plane.stop_component(name, number)
-        testbed.cluster.control_plane.start_component(name)
+def _restart(testbed: Testbed, name: str, *flags: str, number: int = signal.SIGTERM) -> None:
+    testbed.cluster.control_plane.stop_component(name, number)
+    testbed.cluster.control_plane.start_component(name, *flags)
 
 
 def _is_trusted(testbed: Testbed, authorities: str) -> bool:

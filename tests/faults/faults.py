@@ -16,9 +16,10 @@ from deploy.cluster.node import CONTAINERD, KUBELET
 from deploy.cluster.plan import Proxy
 from tests.faults import objects
 from tests.faults.certificates import replace_authority
+from tests.faults.metallb import metallb_images, running_metallb
 from tests.faults.objects import MANY, WEB
-from tests.faults.places import places
-from tests.faults.released_image import RELEASED_POD
+from tests.faults.places import load_balancer_places, places
+from tests.faults.released_image import RELEASED_POD, released_images
 from tests.faults.testbed import SECONDS, SYSTEM, Testbed, processes_of_pod
 from tests.faults.traffic import Place
 
@@ -145,10 +146,16 @@ def _roll_many(testbed: Testbed, _options: Options) -> None:
     testbed.roll(f"deployment/{MANY}")
 
 
-def _roll_web(testbed: Testbed, _options: Options) -> None:
+def _roll_beside_kube_proxy(testbed: Testbed, options: Options) -> None:
     """knft on one node, kube-proxy on the others; all pods of the Service are replaced, and knft is killed"""
     testbed.roll(f"deployment/{WEB}")
-    _kill_knft(testbed, _options)
+    _kill_knft(testbed, options)
+
+
+def _roll_behind_metallb(testbed: Testbed, options: Options) -> None:
+    """MetalLB announces the Service's addresses; all its pods are replaced, and knft is killed"""
+    testbed.roll(f"deployment/{WEB}")
+    _kill_knft(testbed, options)
 
 
 Environment = Callable[[Testbed, Options], AbstractContextManager[Mapping[str, Place]]]
@@ -195,12 +202,24 @@ def _kube_proxy_beside(testbed: Testbed, _options: Options) -> Iterator[Mapping[
             testbed.cluster.set_proxy(name, Proxy.KNFT)
 
 
+@contextmanager
+def _metallb(testbed: Testbed, _options: Options) -> Iterator[Mapping[str, Place]]:
+    with running_metallb(testbed) as addresses:
+        yield load_balancer_places(testbed, addresses)
+
+
+def _no_images() -> tuple[Path, ...]:
+    return ()
+
+
 class Fault(Struct, frozen=True):
     """A fault; ``environment`` prepares the cluster for it, returns the clients, and cleans up."""
 
     name: str
     make: Callable[[Testbed, Options], None]
     environment: Environment = _web
+    images: Callable[[], tuple[Path, ...]] = _no_images
+    """Returns the archives of further images that the nodes need."""
 
     @property
     def text(self) -> str:
@@ -214,12 +233,13 @@ FAULTS = (
     Fault("containerd-killed", _kill_containerds),
     Fault("knft-killed", _kill_knft),
     Fault("knft-evicted", _evict_knft),
-    Fault("certificates-replaced", _replace_certificates),
     Fault("node-drained", _drain_node),
     Fault("node-killed", _kill_node),
-    Fault("knft-downgraded", _downgrade, _downgraded_afterwards_upgraded),
-    Fault("knft-upgraded", _upgrade, _downgraded),
-    Fault("kube-proxy-beside", _roll_web, _kube_proxy_beside),
+    Fault("knft-downgraded", _downgrade, _downgraded_afterwards_upgraded, released_images),
+    Fault("knft-upgraded", _upgrade, _downgraded, released_images),
+    Fault("kube-proxy-beside", _roll_beside_kube_proxy, _kube_proxy_beside),
+    Fault("metallb-beside", _roll_behind_metallb, _metallb, metallb_images),
     Fault("pods-rolled", _roll_many, _many),
     Fault("api-server-away", _stop_api_server),
+    Fault("certificates-replaced", _replace_certificates),
 )

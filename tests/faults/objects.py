@@ -6,7 +6,7 @@ from typing import Any
 from deploy.cluster.images import AGNHOST
 
 NAMESPACE = "faults"
-WEB, MANY, CLIENT, PROBE = "web", "many", "client", "probe"
+WEB, MANY, BALANCED, CLIENT, PROBE = "web", "many", "balanced", "client", "probe"
 HTTP_PORT, UDP_PORT = 80, 81
 NODE_PORTS: Mapping[str, Mapping[str, int]] = {WEB: {"tcp": 30080, "udp": 30081}, MANY: {"tcp": 30180, "udp": 30181}}
 _HTTP_TARGET, _UDP_TARGET = 8080, 8081
@@ -66,6 +66,12 @@ def service(name: str, servers_name: str, node_ports: Mapping[str, int] | None =
             "ports": ports,
         },
     }
+
+
+def load_balancer(name: str, servers_name: str) -> dict[str, Any]:
+    """Return a Service of servers for which MetalLB announces addresses."""
+    item = service(name, servers_name)
+    return {**item, "spec": {**item["spec"], "type": "LoadBalancer", "allocateLoadBalancerNodePorts": False}}
 
 
 def client_pods(nodes: list[str]) -> Iterator[dict[str, Any]]:

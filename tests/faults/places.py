@@ -27,6 +27,16 @@ def places(testbed: Testbed, service: str = WEB) -> Mapping[str, Place]:
     }
 
 
+def load_balancer_places(testbed: Testbed, addresses: Sequence[str]) -> Mapping[str, Place]:
+    """Return the places of the clients of load balancer addresses."""
+    targets = _targets("load balancer", addresses, _PORTS)
+    return {
+        "pod-1": _place(_pid_of_client(testbed, testbed.first), targets),
+        "node-1": _place(testbed.first.machine.pid, targets),
+        "outside": _place(testbed.cluster.control_plane.machine.pid, targets),
+    }
+
+
 def _targets(name: str, addresses: Sequence[str], ports: Mapping[str, int]) -> tuple[Target, ...]:
     return tuple(
         Target(f"{name} {address} {protocol}", address, port, protocol)

@@ -49,7 +49,7 @@ RELEASED_POD: Mapping[str, Any] = {
 """The patch of the DaemonSet for this image: the version has neither the instance lock nor its flag."""
 
 
-def released_image() -> Path:
+def released_images() -> tuple[Path, ...]:
     """Return the OCI archive; build it if it is missing. Raise SetupError if that fails.
 
     The packages and Python distributions in it are those of this version's image.
@@ -73,4 +73,4 @@ def released_image() -> Path:
             except ImageError as error:
                 raise SetupError(str(error)) from error
             built.path.rename(archive)
-    return archive
+    return (archive,)

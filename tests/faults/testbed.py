@@ -16,7 +16,7 @@ from tests.faults import objects
 from tests.faults.objects import CLIENT, HTTP_PORT, NAMESPACE, PROBE, WEB
 from tests.support.waiting import wait_until
 
-SECONDS = 900.0
+SECONDS = 3600.0
 """How long to wait for the cluster. Nothing is measured by it."""
 SYSTEM = "kube-system"
 _REPLICAS = 6

@@ -11,8 +11,10 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from deploy.cluster.plan import make_plan
 from tests.faults import objects
 from tests.faults.faults import FAULTS
+from tests.faults.metallb import pool_objects, reduced_objects
 from tests.faults.pod_lives import PodLives
 from tests.faults.records import ClientPlan, Kind, Record, Target
 from tests.faults.report import Result, faults, table
@@ -234,3 +236,27 @@ def test_client_records_new_connections_and_kept_ones_that_break_or_change_their
         "ConnectionError answered by web-2"
     ]
     assert all(record.answers > 1 for record in records if record.kind is Kind.KEPT)
+
+
+def test_metallb_runs_without_webhooks() -> None:
+    manifest = """
+kind: Deployment
+spec: {template: {spec: {containers: [{name: controller, args: [--port=7472]}]}}}
+---
+kind: CustomResourceDefinition
+spec: {group: metallb.io, conversion: {strategy: Webhook}}
+---
+kind: ValidatingWebhookConfiguration
+"""
+    deployment, definition = reduced_objects(manifest)
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == ["--port=7472", "--webhook-mode=disabled", "--disable-cert-rotation"]
+    assert definition["spec"] == {"group": "metallb.io"}
+
+
+def test_load_balancers_have_addresses_in_the_network_of_the_nodes() -> None:
+    pool, _ = pool_objects(make_plan().addresses)
+    assert pool["spec"]["addresses"] == [
+        "192.168.100.200-192.168.100.209",
+        "fd00:192:168:100::200-fd00:192:168:100::209",
+    ]
