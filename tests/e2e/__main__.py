@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deploy.cluster.cluster import Cluster
 from deploy.cluster.keys import ADMIN
-from deploy.cluster.plan import Proxy, make_plan
+from deploy.cluster.plan import Families, Proxy, make_plan
 from deploy.cluster.state import State, default_folder
 from deploy.programs import cache
 from deploy.programs.build import Programs, programs
@@ -48,6 +48,9 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--skip", default="", help="regular expression of further specs to leave out")
     parser.add_argument("--subset", action="store_true", help="run the specs about Services that take few minutes")
     parser.add_argument("--nodes", type=int, default=3, help="default: 3")
+    parser.add_argument("--zones", type=int, default=0, help="number of zones; default: each node has its own")
+    families = list(Families)
+    parser.add_argument("--families", type=Families, choices=families, default=Families.DUAL, help="default: dual")
     parser.add_argument("--processes", type=int, default=8, help="specs that run at the same time; default: 8")
     parser.add_argument("--proxy", type=Proxy, choices=list(Proxy), default=Proxy.KNFT, help="default: knft")
     parser.add_argument(
@@ -76,7 +79,8 @@ def _run(arguments: argparse.Namespace, folder: Path) -> list[Result]:
     shutil.rmtree(report, ignore_errors=True)
     report.mkdir(parents=True)
     try:
-        cluster.up(make_plan(arguments.nodes, proxies=(arguments.proxy,)), [archive])
+        plan = make_plan(arguments.nodes, arguments.families, arguments.zones, (arguments.proxy,))
+        cluster.up(plan, [archive])
         selected = selection(arguments.focus, arguments.skip, subset=arguments.subset)
         kubeconfig = str(cluster.keys.kubeconfig(ADMIN))
         _run_ginkgo(cluster, built, Run(selected, kubeconfig, report, arguments.processes, arguments.nodes))
