@@ -63,7 +63,7 @@ def _kill_knft(testbed: Testbed, _options: Options) -> None:
     for pod in pods:
         for pid in processes_of_pod(pod["metadata"]["uid"]):
             with suppress(OSError):
-                if b"knft" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if b"\0/usr/bin/knft\0" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
     testbed.wait_for_knft(pods)
 
@@ -167,7 +167,7 @@ def _web(testbed: Testbed, _options: Options) -> Iterator[Mapping[str, Place]]:
 
 
 @contextmanager
-def _downgraded_afterwards_upgraded(testbed: Testbed, options: Options) -> Iterator[Mapping[str, Place]]:
+def _upgraded_afterwards(testbed: Testbed, options: Options) -> Iterator[Mapping[str, Place]]:
     try:
         yield places(testbed)
     finally:
@@ -188,6 +188,7 @@ def _many(testbed: Testbed, options: Options) -> Iterator[Mapping[str, Place]]:
         yield places(testbed, MANY)
     finally:
         testbed.kubectl("delete", f"deployment/{MANY}", f"service/{MANY}")
+        testbed.kubectl("wait", "--for=delete", "pod", f"--selector=app={MANY}", f"--timeout={SECONDS:.0f}s")
 
 
 @contextmanager
@@ -235,7 +236,7 @@ FAULTS = (
     Fault("knft-evicted", _evict_knft),
     Fault("node-drained", _drain_node),
     Fault("node-killed", _kill_node),
-    Fault("knft-downgraded", _downgrade, _downgraded_afterwards_upgraded, released_images),
+    Fault("knft-downgraded", _downgrade, _upgraded_afterwards, released_images),
     Fault("knft-upgraded", _upgrade, _downgraded, released_images),
     Fault("kube-proxy-beside", _roll_beside_kube_proxy, _kube_proxy_beside),
     Fault("metallb-beside", _roll_behind_metallb, _metallb, metallb_images),

@@ -14,10 +14,17 @@ class PodLife(Struct):
     """When its deletion was requested."""
     died: set[float] = field(default_factory=set)
     """When its containers ended: several times if they were started again."""
+    started: set[float] = field(default_factory=set)
+    """When its containers started, as far as the API server told it."""
     is_endpoint: bool = False
     """Whether an EndpointSlice has it as a ready endpoint."""
     unlisted: float | None = None
     """Since when no EndpointSlice has it; None if it is an endpoint, or never was one."""
+
+    @property
+    def was_endpoint(self) -> bool:
+        """Whether it is or was a ready endpoint."""
+        return self.is_endpoint or self.unlisted is not None
 
 
 class PodLives:
@@ -43,13 +50,8 @@ class PodLives:
         life = self.lives.setdefault(metadata["name"], PodLife())
         if text := metadata.get("deletionTimestamp"):
             life.deleted = _seconds(text) - metadata.get("deletionGracePeriodSeconds", 0)
-        ends = [
-            state["terminated"]["finishedAt"]
-            for container in pod.get("status", {}).get("containerStatuses", ())
-            for state in (container.get("state", {}), container.get("lastState", {}))
-            if state.get("terminated", {}).get("finishedAt")
-        ]
-        life.died |= set(map(_seconds, ends))
+        life.died |= set(_times(pod, "terminated", "finishedAt"))
+        life.started |= set(_times(pod, "running", "startedAt"))
         if is_gone and not life.died:
             # Deleted without a last status: its node was gone, or the pod never ran.
             life.died.add(now)
@@ -67,6 +69,14 @@ class PodLives:
         """Record the deaths of pods that the API server cannot know, such as those of a node without power."""
         for name, when in pods.items():
             self.lives.setdefault(name, PodLife()).died.add(when)
+
+
+def _times(pod: Mapping[str, Any], state: str, name: str) -> Iterator[float]:
+    """Yield a time of the present and the previous states of the containers."""
+    for container in pod.get("status", {}).get("containerStatuses", ()):
+        for key in ("state", "lastState"):
+            if text := container.get(key, {}).get(state, {}).get(name):
+                yield _seconds(text)
 
 
 def _ready_pods(endpoint_slice: Mapping[str, Any]) -> Iterator[str]:

@@ -34,7 +34,7 @@ class Report(Struct, frozen=True):
     results: tuple[Result, ...]
 
 
-_COLUMNS = ("Fault", "Time", "New", "Failed", "Established", "Broken", "Answers", "Pods that ended", "Unexplained")
+_COLUMNS = ("Fault", "Time", "New", "Failed", "Established", "Broken", "Answers", "Servers that ended", "Unexplained")
 
 
 def table(results: Sequence[Result]) -> Iterator[str]:
@@ -46,7 +46,7 @@ def table(results: Sequence[Result]) -> Iterator[str]:
         cells = (
             f"`{result.name}`: {result.text}",
             f"{result.seconds:.0f} s",
-            *(found.new, found.new_failed, found.kept, found.kept_broken, found.answers, found.pods_died),
+            *(found.new, found.new_failed, found.kept, found.kept_broken, found.answers, found.servers_ended),
             result.error.partition("\n")[0] or len(found.unexplained),
         )
         yield f"| {' | '.join(map(str, cells))} |"

@@ -1,6 +1,7 @@
 """The cluster of the test with its servers and client pods, and the waits that the faults need."""
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -57,6 +58,8 @@ class Testbed:
         """Create the servers and client pods, and wait until they are ready."""
         names = [self.first.plan.name, self.last.plan.name]
         self.apply([objects.namespace()])
+        # Without it, a pod that no controller creates again is refused.
+        self.kubectl("wait", "--for=create", "serviceaccount/default", f"--timeout={SECONDS:.0f}s")
         self.apply([*objects.servers(WEB, _REPLICAS), objects.probes(), *objects.client_pods(names)])
         self.wait_for_rollout(f"deployment/{WEB}", f"daemonset/{PROBE}")
         for name in names:
@@ -116,7 +119,7 @@ def _container_id(pod: dict[str, Any]) -> str:
 
 def _reaches(machine: Machine, address: str) -> bool:
     try:
-        machine.run("python3", "-c", _DIAL, address, str(HTTP_PORT))
+        machine.run(sys.executable, "-c", _DIAL, address, str(HTTP_PORT))
     except SetupError:
         return False
     return True

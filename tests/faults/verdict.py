@@ -1,5 +1,6 @@
 """Explains each connection that failed by a pod that died, or not. Computes only."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
@@ -24,7 +25,8 @@ class Verdict(Struct, frozen=True):
     answers: int = 0
     """Answers on established connections."""
     retransmissions: int = 0
-    pods_died: int = 0
+    servers_ended: int = 0
+    """Pods that were endpoints."""
     unexplained: tuple[str, ...] = ()
 
 
@@ -42,7 +44,7 @@ def judge(records: Iterable[Record], lives: Mapping[str, PodLife], started: floa
         kept_broken=_failures(kept),
         answers=sum(record.answers for record in kept),
         retransmissions=sum(record.retransmissions for record in all_records),
-        pods_died=len(dead),
+        servers_ended=sum(1 for life in dead.values() if life.was_endpoint),
         unexplained=tuple(describe(record, started) for record in failed if not explanation(record, dead)),
     )
 
@@ -75,11 +77,16 @@ def _explain_kept(record: Record, dead: Mapping[str, PodLife]) -> str:
 def _explain_new(record: Record, dead: Mapping[str, PodLife]) -> str:
     """A new connection fails if its endpoint has died, and is still an endpoint or was one a moment ago."""
     for name, life in dead.items():
-        is_dead = any(time <= record.ended + _ROUNDING_SECONDS for time in life.died)
         is_recent = life.unlisted is not None and record.begun <= life.unlisted + _PROGRAMMING_SECONDS
-        if is_dead and (life.is_endpoint or is_recent):
+        if (life.is_endpoint or is_recent) and any(_was_down(record, time, life) for time in life.died):
             return f"{name} had died"
     return ""
+
+
+def _was_down(record: Record, died: float, life: PodLife) -> bool:
+    """Whether a pod that died was not started again before the connection, so early that it was programmed."""
+    back = min((time for time in life.started if time >= died), default=math.inf)
+    return died <= record.ended + _ROUNDING_SECONDS and record.begun <= back + _PROGRAMMING_SECONDS
 
 
 def describe(record: Record, started: float) -> str:

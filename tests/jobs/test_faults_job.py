@@ -78,6 +78,17 @@ def test_new_connection_is_explained_while_a_dead_pod_is_an_endpoint() -> None:
     assert _judge(lives, _new(70, 100)) == (1, 0, 1)
 
 
+def test_new_connection_is_not_explained_by_a_pod_that_has_started_again() -> None:
+    lives = PodLives()
+    lives.observe(_slice("web-1"), _NOON)
+    lives.kill({"web-1": _NOON + 5})
+    started = _pod()
+    started["object"]["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = "2026-11-25T12:00:30Z"
+    lives.observe(started, _NOON + 31)
+    assert _judge(lives, _new(32, 62)) == (1, 0, 0)
+    assert _judge(lives, _new(40, 70)) == (1, 0, 1)
+
+
 def test_new_connection_is_not_explained_by_a_pod_that_ended_after_it_was_an_endpoint() -> None:
     """A rolled pod answers for some seconds after it was removed from the EndpointSlices."""
     lives = PodLives()
