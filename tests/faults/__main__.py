@@ -1,9 +1,7 @@
 """Make faults in a cluster with knft while clients connect; exit with status 1 if a lost connection is unexplained."""
 
 import argparse
-import os
 import platform
-import shutil
 import signal
 import sys
 import time
@@ -15,7 +13,7 @@ import msgspec
 
 from deploy.cluster.cluster import Cluster
 from deploy.cluster.plan import Families, make_plan
-from deploy.cluster.state import State, default_folder
+from deploy.cluster.state import default_folder
 from deploy.programs.errors import SetupError
 from tests.faults.faults import FAULTS, Fault, Options
 from tests.faults.report import Report, Result, faults, table
@@ -23,6 +21,7 @@ from tests.faults.testbed import Testbed
 from tests.faults.traffic import Traffic
 from tests.faults.verdict import judge
 from tests.faults.watches import Watches
+from tests.support.job_cluster import job_cluster
 
 _NODES = 3
 
@@ -63,19 +62,11 @@ def _parse_arguments() -> argparse.Namespace:
 
 def _run(arguments: argparse.Namespace, folder: Path) -> list[Result]:
     """Start a cluster, make the chosen faults in it, write the report after each, and remove the cluster."""
-    if os.geteuid() != 0:
-        msg = "only root can start a cluster: it makes namespaces and mounts file systems"
-        raise SetupError(msg)
-    cluster = Cluster(State(folder / "cluster"), lambda line: print(line, flush=True))
-    cluster.state.check_absent()
-    report = folder / "report"
-    shutil.rmtree(report, ignore_errors=True)
-    report.mkdir(parents=True)
     options = Options(arguments.api_seconds, arguments.pods)
     chosen = [fault for fault in FAULTS if fault.name in (arguments.only or [each.name for each in FAULTS])]
     images = list(dict.fromkeys(path for fault in chosen for path in fault.images()))
     results: list[Result] = []
-    try:
+    with job_cluster(folder) as (cluster, report):
         cluster.up(make_plan(_NODES, arguments.families), images)
         testbed = Testbed(cluster)
         testbed.set_up()
@@ -83,10 +74,6 @@ def _run(arguments: argparse.Namespace, folder: Path) -> list[Result]:
             print(f"faults: {fault.name}: {fault.text}", flush=True)
             results.append(_make(fault, testbed, options, report))
             _write_report(report / "faults.json", cluster, options, results)
-    finally:
-        if cluster.state.exists:
-            shutil.copytree(cluster.state.logs, report / "logs", dirs_exist_ok=True)
-        cluster.down()
     return results
 
 
