@@ -1,24 +1,27 @@
 """Tests of the parts of ``tests.faults`` that need no cluster."""
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pytest
 
 from deploy.cluster.plan import make_plan
-from tests.faults import objects
+from tests.faults import objects, watches
 from tests.faults.faults import FAULTS
 from tests.faults.metallb import pool_objects, reduced_objects
 from tests.faults.pod_lives import PodLives
 from tests.faults.records import ClientPlan, Kind, Record, Target
 from tests.faults.report import Result, faults, table
 from tests.faults.verdict import Verdict, judge
+from tests.support.waiting import wait_until
 
 _NOON = datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp()
 
@@ -271,3 +274,27 @@ def test_load_balancers_have_addresses_in_the_network_of_the_nodes() -> None:
         "192.168.100.200-192.168.100.209",
         "fd00:192:168:100::200-fd00:192:168:100::209",
     ]
+
+
+def test_watches_follow_pods_also_after_the_api_server_has_ended_a_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stand-in for kubectl prints the next event each time that it is started, and ends."""
+    monkeypatch.setattr(watches, "_PAUSE", 0.01)
+    for name, events in {
+        "pods": [_pod(), _pod(event="DELETED")],
+        "endpointslices": [_slice("web-1"), _slice()],
+    }.items():
+        for number, event in enumerate(events):
+            (tmp_path / f"{name}-{number}").write_text(json.dumps(event))
+    kubectl = tmp_path / "kubectl"
+    kubectl.write_text(f"""#!/bin/sh
+name=${{3##*/}} name=${{name%%\\?*}}
+for file in {tmp_path}/$name-*; do [ -e "$file" ] && cat "$file" && echo && exec rm "$file"; done
+exec sleep 1000
+""")
+    kubectl.chmod(0o755)
+    with watches.Watches([str(kubectl)]) as found:
+        lives = found.pods.lives
+        wait_until(lambda: "web-1" in lives and bool(lives["web-1"].died and lives["web-1"].unlisted), "no events")
+    assert not lives["web-1"].is_endpoint
