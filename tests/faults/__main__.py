@@ -72,13 +72,13 @@ def _run(arguments: argparse.Namespace, folder: Path) -> list[Result]:
         testbed.set_up()
         for fault in chosen:
             print(f"faults: {fault.name}: {fault.text}", flush=True)
-            results.append(_make(fault, testbed, options, report))
+            results.append(make_fault(fault, testbed, options, report))
             _write_report(report / "faults.json", cluster, options, results)
     return results
 
 
-def _make(fault: Fault, testbed: Testbed, options: Options, report: Path) -> Result:
-    """Make a fault while clients connect."""
+def make_fault(fault: Fault, testbed: Testbed, options: Options, report: Path) -> Result:
+    """Make a fault while clients connect; ``report`` is the directory of the records."""
     folder = report / fault.name
     folder.mkdir()
     started = time.time()

@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import os
 import re
 import subprocess
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -15,12 +18,16 @@ import pytest
 
 from deploy.cluster.plan import make_plan
 from tests.faults import objects, watches
-from tests.faults.faults import FAULTS
+from tests.faults.__main__ import make_fault
+from tests.faults.faults import FAULTS, Fault, Options
 from tests.faults.metallb import pool_objects, reduced_objects
 from tests.faults.pod_lives import PodLives
 from tests.faults.records import ClientPlan, Kind, Record, Target
 from tests.faults.report import Result, faults, table
+from tests.faults.testbed import Testbed
+from tests.faults.traffic import Place
 from tests.faults.verdict import Verdict, judge
+from tests.support.background import run_in_background
 from tests.support.waiting import wait_until
 
 _NOON = datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp()
@@ -172,8 +179,8 @@ class _Server:
     async def start(self, host: str) -> None:
         self._tcp = await asyncio.start_server(self._answer, host, 0)
         self.ports["tcp"] = self._tcp.sockets[0].getsockname()[1]
-        loop = asyncio.get_running_loop()
-        self._udp, _ = await loop.create_datagram_endpoint(lambda: _Datagrams(self), local_addr=(host, 0))
+        self.loop = asyncio.get_running_loop()
+        self._udp, _ = await self.loop.create_datagram_endpoint(lambda: _Datagrams(self), local_addr=(host, 0))
         self.ports["udp"] = self._udp.get_extra_info("sockname")[1]
 
     async def close(self) -> None:
@@ -298,3 +305,51 @@ exec sleep 1000
         lives = found.pods.lives
         wait_until(lambda: "web-1" in lives and bool(lives["web-1"].died and lives["web-1"].unlisted), "no events")
     assert not lives["web-1"].is_endpoint
+
+
+class _Testbed:
+    """Stands in for a cluster in which nothing changes."""
+
+    def __init__(self, kubectl: Path) -> None:
+        kubectl.write_text("#!/bin/sh\nexec sleep 1000\n")
+        kubectl.chmod(0o755)
+        self.kubectl_command = [str(kubectl)]
+        self.killed: dict[str, float] = {}
+
+    def wait_until_followed(self) -> None:
+        pass
+
+
+@contextmanager
+def _serving() -> Iterator[_Server]:
+    server, started = _Server(), threading.Event()
+
+    async def serve(stop: threading.Event) -> None:
+        await server.start("127.0.0.1")
+        started.set()
+        await asyncio.to_thread(stop.wait)
+        await server.close()
+
+    with run_in_background(lambda stop: asyncio.run(serve(stop)), "server"):
+        started.wait()
+        yield server
+
+
+@pytest.mark.kernel
+def test_fault_has_a_verdict_over_the_connections_during_it(tmp_path: Path) -> None:
+    """The server ends all connections, and another pod answers, but no pod has died."""
+    with _serving() as server:
+        targets = tuple(Target(protocol, "127.0.0.1", port, protocol) for protocol, port in server.ports.items())
+        places = {"here": Place(os.getpid(), ClientPlan(targets, kept=1, pause=0.02, kept_pause=0.02))}
+
+        def end(_testbed: Testbed, _options: Options) -> None:
+            server.loop.call_soon_threadsafe(server.end)
+
+        fault = Fault("ended", end, lambda _testbed, _options: nullcontext(places))
+        testbed = cast("Testbed", _Testbed(tmp_path / "kubectl"))
+        result = make_fault(fault, testbed, Options(), tmp_path)
+    assert result.error == ""
+    assert result.verdict.new > 0
+    assert result.verdict.kept_broken == 2
+    assert len(result.verdict.unexplained) >= 2
+    assert not result.is_good
