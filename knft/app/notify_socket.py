@@ -43,13 +43,18 @@ class NotifySocket:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.settimeout(SEND_SECONDS)
 
-    def send(self, *assignments: str) -> None:
-        """Send assignments such as ``READY=1`` in one message; log an error, because the rules matter more."""
+    def send(self, *assignments: str) -> bool:
+        """Send assignments such as ``READY=1`` in one message; return whether that succeeded.
+
+        An error is logged and not raised, because the rules matter more.
+        """
         try:
             self._socket.sendto("\n".join(assignments).encode(), self._address)
         except OSError as error:
             reason = error.strerror or "no answer"
             log.warning("cannot notify the service manager at %s: %s", self._address.replace("\0", "@"), reason)
+            return False
+        return True
 
     def close(self) -> None:
         """Close the socket."""

@@ -26,6 +26,11 @@ START_EXTENSION_SECONDS = 60.0
 """By how long each notification before the first sync extends the time that a start may take."""
 READY_STATUS = "the rules of all Services are in force"
 STOPPING_STATUS = "stopping; the rules stay in force"
+_CONSEQUENCES = {
+    False: "which ends the start when its time is over",
+    True: "whose watchdog then restarts knft",
+}
+"""What the service manager does without reports, by whether knft was ready."""
 
 
 class ServiceManager(SyncObserver):
@@ -60,24 +65,20 @@ class ServiceManager(SyncObserver):
             self._woken.clear()
 
     def notify(self, health: ProxyHealth) -> None:
-        """Send what systemd has to know now."""
+        """Send what systemd has to know now; a notification that cannot be sent is repeated with the next one."""
         problem, is_alive = health.readiness_problem(), health.is_alive()
-        assignments = []
-        if not problem and not self._is_ready:
-            self._is_ready = True
-            assignments.append("READY=1")
+        is_ready, status = self._is_ready or not problem, problem or READY_STATUS
+        assignments = ["READY=1"] if is_ready and not self._is_ready else []
         if is_alive:
             microseconds = int(START_EXTENSION_SECONDS * 1e6)
-            assignments.append("WATCHDOG=1" if self._is_ready else f"EXTEND_TIMEOUT_USEC={microseconds}")
+            assignments.append("WATCHDOG=1" if is_ready else f"EXTEND_TIMEOUT_USEC={microseconds}")
         elif self._was_alive:
-            log.error("%s; knft does not report to the watchdog of the service manager meanwhile", problem)
+            log.error("%s; meanwhile knft does not report to the service manager, %s", problem, _CONSEQUENCES[is_ready])
         self._was_alive = is_alive
-        status = problem or READY_STATUS
         if status != self._status:
-            self._status = status
             assignments.append(f"STATUS={status}")
-        if assignments:
-            self._socket.send(*assignments)
+        if assignments and self._socket.send(*assignments):
+            self._is_ready, self._status = is_ready, status
 
     def stop(self) -> None:
         """Report that knft stops; nothing follows."""

@@ -68,6 +68,20 @@ def test_ready_after_the_first_sync_of_each_family(daemon: _Daemon) -> None:
     assert daemon.notify() == [WATCHDOG]
 
 
+def test_a_lost_notification_is_repeated(tmp_path: Path) -> None:
+    """Without READY=1, the service manager would end the start."""
+    path = tmp_path / "notify"
+    with NotifyReceiver(path) as receiver:
+        daemon = _Daemon(receiver, 40.0)
+        daemon.synced(V4, V6)
+        path.rename(tmp_path / "hidden")
+        daemon.manager.notify(daemon.health)
+        (tmp_path / "hidden").rename(path)
+        assert daemon.notify() == [READY, WATCHDOG, f"STATUS={READY_STATUS}"]
+        assert daemon.notify() == [WATCHDOG]
+        daemon.manager.stop()
+
+
 def test_late_change_ends_the_notifications_of_the_watchdog(daemon: _Daemon, caplog: pytest.LogCaptureFixture) -> None:
     daemon.synced(V4, V6)
     daemon.notify()
@@ -79,7 +93,10 @@ def test_late_change_ends_the_notifications_of_the_watchdog(daemon: _Daemon, cap
         assert daemon.notify() == ["STATUS=a change of IPv6 is not in force"]
         assert daemon.notify() == []
     assert len(caplog.messages) == 1
-    assert caplog.messages[0].startswith("a change of IPv6 is not in force; knft does not report to the watchdog")
+    assert caplog.messages[0] == (
+        "a change of IPv6 is not in force; "
+        "meanwhile knft does not report to the service manager, whose watchdog then restarts knft"
+    )
     daemon.synced(V6)
     assert daemon.notify() == [WATCHDOG, f"STATUS={READY_STATUS}"]
 
@@ -95,13 +112,16 @@ def test_long_sync_that_makes_progress_is_alive(daemon: _Daemon) -> None:
     assert daemon.notify() == [WATCHDOG, "STATUS=a change of IPv4 is not in force"]
 
 
-def test_first_syncs_that_fail_do_not_extend_the_start_for_ever(daemon: _Daemon) -> None:
+def test_first_syncs_that_fail_do_not_extend_the_start_for_ever(
+    daemon: _Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
     daemon.health.loop_started(V4)
     daemon.health.sync_started(V4)
     daemon.health.sync_failed(V4, 1.0)
     assert daemon.notify()[0] == EXTEND
     daemon.clock.pass_time(2 * SYNC_PERIOD)
     assert daemon.notify() == []
+    assert caplog.messages[0].endswith("which ends the start when its time is over")
 
 
 @pytest.mark.parametrize("watchdog_seconds", [0.04, None])
