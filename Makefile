@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 RUN = PYTHONDONTWRITEBYTECODE= $(BIN)/python
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity test-migration test-e2e image image-locks test-image packages test-packages cluster cluster-down churn fuzz soak bench bench-cluster install clean
+.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity test-migration test-e2e test-faults image image-locks test-image packages test-packages cluster cluster-down programs churn fuzz soak bench bench-cluster install clean
 
 help:
 	@echo 'make demo          run knft in a small cluster made of network namespaces (under a minute)'
@@ -25,6 +25,7 @@ help:
 	@echo 'make test-parity   run knft beside the real kube-proxy in random clusters, and compare packets, rules, metrics, health and conntrack; ARGS="--seed 7"'
 	@echo 'make test-migration change a node from the real kube-proxy to knft and back, while clients connect; no connection may be lost'
 	@echo 'make test-e2e      run Kubernetes'"'"' own end-to-end tests of Services in a cluster with knft (as root); ARGS="--subset" takes minutes'
+	@echo 'make test-faults   kill, drain, upgrade and replace parts of a cluster while clients connect (as root); ARGS="--list" or ARGS="--only NAME"'
 	@echo 'make image         build the container image as an OCI archive in dist/; ARGS="--variant debian13 --architecture arm64"'
 	@echo 'make image-locks   pin the newest Debian packages and wheels for the image, in deploy/image/locks'
 	@echo 'make test-image    build the images, compare two builds, and run knft in their files (as root)'
@@ -32,6 +33,7 @@ help:
 	@echo 'make test-packages build the packages twice; install, upgrade and purge them in clean roots of Debian 12 and 13 (as root)'
 	@echo 'make cluster       start a Kubernetes cluster on this machine with knft as its Service proxy (as root); ARGS="--nodes 2 --proxy knft,kube-proxy"'
 	@echo 'make cluster-down  remove the cluster'
+	@echo 'make programs      build the Go programs of all test jobs into the cache, Kubernetes among them (20 minutes or more, once)'
 	@echo 'make churn         measure latency at 10, 100 and 1 000 endpoint changes a second through the API server (eight minutes)'
 	@echo 'make fuzz          search for manifests that break knft, for ten minutes; SECONDS=60 SEED=7'
 	@echo 'make soak          run long tests: 100 000 steps of a random history, 100 000 changes of sticky Services, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS, SEED'
@@ -109,6 +111,10 @@ test-migration: $(INSTALLED)
 test-e2e: $(INSTALLED)
 	@$(RUN) -m tests.e2e $(ARGS)
 
+# ARGS="--api-seconds 60 --pods 30" makes it shorter; docs/verification.md has the results of the complete run.
+test-faults: $(INSTALLED)
+	@$(RUN) -m tests.faults $(ARGS)
+
 # Needs neither root nor a container runtime; downloads go to ~/.cache/knft/image.
 image: $(INSTALLED)
 	@$(RUN) -m deploy.image $(ARGS)
@@ -135,6 +141,9 @@ cluster: $(INSTALLED)
 
 cluster-down: $(INSTALLED)
 	@$(RUN) -m deploy.cluster down
+
+programs: $(INSTALLED)
+	@$(RUN) -m deploy.programs.build
 
 churn: $(INSTALLED)
 	@$(RUN) -m tests.cluster.churn $(ARGS)

@@ -36,7 +36,7 @@ _SHELL = ("sh", "cat", "grep", "head", "hostname", "ip", "ls", "nc", "ping", "ps
 """The commands of busybox in agnhost's image. Its wget crashes at names, because it is statically linked."""
 
 
-class _Image(Struct, frozen=True):
+class StaticImage(Struct, frozen=True):
     """An image with static programs: the files by their paths, and the links by theirs."""
 
     name: str
@@ -76,7 +76,7 @@ def make_images(programs: Programs, packages: Unpacked, *, with_kube_proxy: bool
         try:
             knft = _knft(folder)
             images = [*_images(programs, packages), *([_kube_proxy(programs)] if with_kube_proxy else [])]
-            others = [_static(folder, image) for image in images]
+            others = [static_archive(folder, image) for image in images]
         except ImageError as error:
             raise SetupError(str(error)) from error
         _delete_unused(folder)
@@ -84,22 +84,23 @@ def make_images(programs: Programs, packages: Unpacked, *, with_kube_proxy: bool
     return Images((*others, knft), knft.name.split("-")[1])
 
 
-def _images(programs: Programs, packages: Unpacked) -> Iterator[_Image]:
-    yield _Image(PAUSE, ("/pause",), {"pause": Path(programs.path("pause"))})
-    yield _Image(COREDNS, ("/coredns",), {"coredns": Path(programs.path("coredns"))})
+def _images(programs: Programs, packages: Unpacked) -> Iterator[StaticImage]:
+    yield StaticImage(PAUSE, ("/pause",), {"pause": Path(programs.path("pause"))})
+    yield StaticImage(COREDNS, ("/coredns",), {"coredns": Path(programs.path("coredns"))})
     agnhost = {"agnhost": Path(programs.path("agnhost")), "usr/bin/busybox": packages.busybox}
     links = {"bin": "usr/bin", **{f"usr/bin/{name}": "busybox" for name in _SHELL}}
-    yield _Image(AGNHOST, ("/agnhost",), agnhost, links)
+    yield StaticImage(AGNHOST, ("/agnhost",), agnhost, links)
 
 
-def _kube_proxy(programs: Programs) -> _Image:
+def _kube_proxy(programs: Programs) -> StaticImage:
     """Return kube-proxy's image, with the Debian packages of knft's: it runs nft and iptables."""
     packages = fetch_packages(read_packages(packages_file(VARIANTS[DEFAULT], native_architecture())))
     files = {"usr/local/bin/kube-proxy": Path(programs.path("kube-proxy"))}
-    return _Image(f"{KUBE_PROXY}:{programs.release}", (), files, packages=tuple(packages))
+    return StaticImage(f"{KUBE_PROXY}:{programs.release}", (), files, packages=tuple(packages))
 
 
-def _static(folder: Path, image: _Image) -> Path:
+def static_archive(folder: Path, image: StaticImage) -> Path:
+    """Return the archive of an image; write it if it is missing. Raise ImageError if that fails."""
     archive = folder / f"{image.stem}-{image.digest()[:12]}.oci.tar"
     if not archive.exists():
         print(f"cluster: writing the image {image.name}", flush=True)
@@ -117,7 +118,7 @@ def _static(folder: Path, image: _Image) -> Path:
     return archive
 
 
-def _fill(root: Path, image: _Image) -> None:
+def _fill(root: Path, image: StaticImage) -> None:
     if image.packages:
         unpack_packages(root, image.packages)
     # Programs expect a directory for temporary files.

@@ -74,6 +74,8 @@ def kubelet_configuration(plan: Plan, node: NodePlan, keys: Keys) -> dict[str, A
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "imageGCHighThresholdPercent": 100,
         "serializeImagePulls": False,
+        # The pod CIDR has addresses for 253; the default is 110.
+        "maxPods": 250,
         "volumePluginDir": f"{KUBELET_FOLDER}/volumeplugins",
     }
 

@@ -18,6 +18,8 @@ _FOLDER = Path(__file__).parent
 MODULE = _FOLDER / "kubernetes"
 """The Go module that names the release of Kubernetes."""
 _HELM = _FOLDER / "helm"
+METALLB = _FOLDER / "metallb"
+"""The Go module of MetalLB, which one test job needs: its programs have a folder of their own."""
 
 
 class _Program(NamedTuple):
@@ -51,8 +53,12 @@ _PROGRAMS: Mapping[str, _Program] = {
     "e2e.test": _Program(MODULE, f"{_KUBERNETES}/test/e2e", is_test=True),
     "helm": _Program(_HELM, "helm.sh/helm/v4/cmd/helm"),
 }
+_METALLB: Mapping[str, _Program] = {
+    name: _Program(METALLB, f"go.universe.tf/metallb/{name}") for name in ("controller", "speaker")
+}
 SERVERS = ("keys", "etcd", "kube-apiserver", "kube-proxy")
 """What the tests with an API server need."""
+_ALL = "all"
 
 _RELEASE = re.compile(r"^\s*k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)\b", re.MULTILINE)
 _VERSION = "k8s.io/component-base/version"
@@ -71,17 +77,26 @@ class Programs(NamedTuple):
 
 def programs(names: Collection[str] = SERVERS) -> Programs:
     """Return the programs; build those that are not in the cache. Raise SetupError if that fails."""
+    return _programs({name: _PROGRAMS[name] for name in names}, (MODULE, _HELM), "")
+
+
+def metallb_programs() -> Programs:
+    """Return the folder of MetalLB's programs ``controller`` and ``speaker``, as ``programs`` does."""
+    return _programs(_METALLB, (METALLB,), "metallb-")
+
+
+def _programs(wanted: Mapping[str, _Program], modules: Collection[Path], prefix: str) -> Programs:
     release, flags = release_and_flags((MODULE / "go.mod").read_text())
     folder = cache.cache_folder()
     with cache.locked(folder):
         go = find_go(folder)
-        built = folder / f"{release}-{_key(go, flags)}"
+        built = folder / f"{prefix}{release}-{_key(go, flags, modules)}"
         built.mkdir(exist_ok=True)
-        missing = [name for name in names if not (built / name).exists()]
+        missing = [name for name in wanted if not (built / name).exists()]
         if missing:
             print(f"programs: building {', '.join(missing)} with {go.version}; this can take many minutes", flush=True)
         for name in missing:
-            _build(go, flags, _PROGRAMS[name], built / name)
+            _build(go, flags, wanted[name], built / name)
         cache.mark_used(built)
     return Programs(built, release)
 
@@ -99,9 +114,9 @@ def release_and_flags(module: str) -> tuple[str, list[str]]:
     return release, ["-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", f"-s -w {linked}"]
 
 
-def _key(go: Go, flags: list[str]) -> str:
+def _key(go: Go, flags: list[str], modules: Collection[Path]) -> str:
     """Return a hash of everything that the programs depend on."""
-    sources = [path.read_bytes() for folder in (MODULE, _HELM) for path in sorted(folder.rglob("*")) if path.is_file()]
+    sources = [path.read_bytes() for folder in modules for path in sorted(folder.rglob("*")) if path.is_file()]
     return hashlib.sha256(b"\0".join([go.version.encode(), *map(str.encode, flags), *sources])).hexdigest()[:12]
 
 
@@ -123,8 +138,9 @@ def _build(go: Go, flags: list[str], program: _Program, path: Path) -> None:
 def main() -> None:
     """Build the programs that the command line names, and print their folder."""
     parser = argparse.ArgumentParser(prog="python -m deploy.programs.build", description=__doc__)
-    parser.add_argument("names", nargs="*", default=SERVERS, choices=_PROGRAMS, help=f"default: {', '.join(SERVERS)}")
-    names = parser.parse_args().names
+    parser.add_argument("names", nargs="*", default=_ALL, choices=[*_PROGRAMS, _ALL], help="default: all")
+    given = parser.parse_args().names
+    names = _PROGRAMS if _ALL in given else given
     try:
         built = programs(names)
     except SetupError as problem:

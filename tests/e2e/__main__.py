@@ -1,8 +1,6 @@
 """Run upstream's end-to-end tests with knft; exit with status 1 if one fails."""
 
 import argparse
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,8 +9,8 @@ from pathlib import Path
 
 from deploy.cluster.cluster import Cluster
 from deploy.cluster.keys import ADMIN
-from deploy.cluster.plan import Proxy, make_plan
-from deploy.cluster.state import State, default_folder
+from deploy.cluster.plan import Families, Proxy, make_plan
+from deploy.cluster.state import default_folder
 from deploy.programs import cache
 from deploy.programs.build import Programs, programs
 from deploy.programs.errors import SetupError
@@ -20,6 +18,7 @@ from tests.e2e import image, specs
 from tests.e2e.command import Run, Selection, any_of, ginkgo_command
 from tests.e2e.packages import write_locks
 from tests.e2e.results import Outcome, Result, parse_junit, summary
+from tests.support.job_cluster import job_cluster
 
 _PROGRAMS = ("e2e.test", "ginkgo", "kubectl", *image.PROGRAMS)
 
@@ -48,6 +47,9 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--skip", default="", help="regular expression of further specs to leave out")
     parser.add_argument("--subset", action="store_true", help="run the specs about Services that take few minutes")
     parser.add_argument("--nodes", type=int, default=3, help="default: 3")
+    parser.add_argument("--zones", type=int, default=0, help="number of zones; default: each node has its own")
+    families = list(Families)
+    parser.add_argument("--families", type=Families, choices=families, default=Families.DUAL, help="default: dual")
     parser.add_argument("--processes", type=int, default=8, help="specs that run at the same time; default: 8")
     parser.add_argument("--proxy", type=Proxy, choices=list(Proxy), default=Proxy.KNFT, help="default: knft")
     parser.add_argument(
@@ -65,25 +67,14 @@ def selection(focus: str | None, skip: str, *, subset: bool) -> Selection:
 
 def _run(arguments: argparse.Namespace, folder: Path) -> list[Result]:
     """Run the selected specs in a new cluster."""
-    if os.geteuid() != 0:
-        msg = "only root can start a cluster: it makes namespaces and mounts file systems"
-        raise SetupError(msg)
-    cluster = Cluster(State(folder / "cluster"), lambda line: print(line, flush=True))
-    cluster.state.check_absent()
     built = programs(_PROGRAMS)
     archive = image.write_image(built, cache.cache_folder() / "e2e-images")
-    report = folder / "report"
-    shutil.rmtree(report, ignore_errors=True)
-    report.mkdir(parents=True)
-    try:
-        cluster.up(make_plan(arguments.nodes, proxies=(arguments.proxy,)), [archive])
+    with job_cluster(folder) as (cluster, report):
+        plan = make_plan(arguments.nodes, arguments.families, arguments.zones, (arguments.proxy,))
+        cluster.up(plan, [archive])
         selected = selection(arguments.focus, arguments.skip, subset=arguments.subset)
         kubeconfig = str(cluster.keys.kubeconfig(ADMIN))
         _run_ginkgo(cluster, built, Run(selected, kubeconfig, report, arguments.processes, arguments.nodes))
-    finally:
-        if cluster.state.exists:
-            shutil.copytree(cluster.state.logs, report / "logs", dirs_exist_ok=True)
-        cluster.down()
     return [result for path in sorted(report.glob("junit*.xml")) for result in parse_junit(path.read_text())]
 
 

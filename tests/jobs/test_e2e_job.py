@@ -11,11 +11,13 @@ import pytest
 
 from deploy.image import layer, oci
 from deploy.programs.build import Programs
+from deploy.programs.errors import SetupError
 from tests.e2e import specs
 from tests.e2e.__main__ import selection
 from tests.e2e.command import Run, Selection, ginkgo_command
 from tests.e2e.image import image_configs
 from tests.e2e.results import Outcome, Result, parse_junit, summary
+from tests.support.job_cluster import job_cluster
 
 _REPORT = """<testsuites><testsuite name="Kubernetes e2e suite">
 <testcase name="[It] [sig-network] Services should serve" status="passed" time="1.5"/>
@@ -96,6 +98,18 @@ def test_options_replace_the_focus_and_add_to_the_skipped_specs() -> None:
 def test_documentation_lists_all_skipped_specs() -> None:
     text = (Path(__file__).parents[2] / "docs" / "verification.md").read_text()
     assert [pattern for pattern, reason in specs.SKIPPED.items() if f"| `{pattern}` | {reason} |" not in text] == []
+
+
+def test_cluster_that_a_killed_job_has_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    left = tmp_path / "cluster" / "logs" / "etcd.log"
+    left.parent.mkdir(parents=True)
+    left.touch()
+    with job_cluster(tmp_path) as (cluster, report):
+        assert not cluster.state.exists
+        assert list(report.iterdir()) == []
+        with pytest.raises(SetupError, match="another process uses"), job_cluster(tmp_path):
+            pass
 
 
 def test_archive_has_an_image_for_each_name_with_one_layer(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ released version. Tests of upgrades start from these files, so that they need no
 
 import re
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +44,18 @@ CLUSTER = Scenario(
 def released_program(checkout: Path) -> tuple[str, ...]:
     """Return the command of the version in a source tree, for all working directories."""
     return ("env", "PYTHONSAFEPATH=1", f"PYTHONPATH={checkout}:{checkout / 'compat'}", sys.executable, "-m", "knft")
+
+
+def unpack_released(folder: Path) -> Path:
+    """Return a directory with the source of the released version, the output of ``git archive fbda99d knft``."""
+    with tarfile.open(FOLDER / "knft.tar.xz") as archive:
+        # Not extractall(): its filter does not exist before Python 3.11.4, and 3.12 and 3.13 warn without it.
+        for member in filter(tarfile.TarInfo.isfile, archive):
+            content = archive.extractfile(member)
+            assert content is not None
+            (folder / member.name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / member.name).write_bytes(content.read())
+    return folder
 
 
 def released_table(family: str) -> str:

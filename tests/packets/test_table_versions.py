@@ -4,7 +4,6 @@ The older table is that of the last released version (``released_layout``). The 
 as a later version might: with other sets, maps, chains and hooks, to which traffic is sent.
 """
 
-import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +18,7 @@ from knft.render import layout
 from tests.packets.manifest_knft import ManifestKnft, NftMonitor
 from tests.packets.many_clients import HTTP, clients
 from tests.packets.programmed import endpoints, service, tcp_and_udp
-from tests.packets.released_layout import CLUSTER, FAMILIES, PODS, released_program, released_table
+from tests.packets.released_layout import CLUSTER, FAMILIES, PODS, released_program, released_table, unpack_released
 from tests.packets.table_facts import differences, table_facts
 from tests.support.knft_command import knft, write_manifests
 from tests.support.lab.clients import NONE, ClientProcesses, ClientTarget, Connection
@@ -66,13 +65,14 @@ class Traffic:
             with self._processes:
                 self._processes.wait_for_connections()
                 change()
+                # However slow the machine is, there are connections after the change, too.
+                self._processes.wait_for_more()
             assert all(connection.echoes(b"still open") for connection in open_connections)
         if keeps_affinity:
             assert self._servers_of_sticky_clients() == before
         connections = list(self._processes.connections(self._client))
         lost = [each for each in connections if each.error != NONE or each.retransmissions]
         assert lost == [], f"{len(lost)} of {len(connections)} connections were lost"
-        assert len(connections) > 500
         return connections
 
     def _servers_of_sticky_clients(self) -> dict[str, str]:
@@ -188,7 +188,7 @@ def test_table_of_a_later_version_is_adopted(adoption: Adoption) -> None:
 
 def test_released_version_adopts_this_table(adoption: Adoption, tmp_path: Path) -> None:
     """Its own code runs, and then this version's again; it cannot read the endpoint IDs of sticky clients."""
-    program = released_program(_checkout(tmp_path / "released"))
+    program = released_program(unpack_released(tmp_path / "released"))
     adoption.run()
     adoption.check(*program, keeps_affinity=False)
     adoption.check()
@@ -201,7 +201,7 @@ def test_released_version_that_still_runs_keeps_the_table(adoption: Adoption, tm
     """
     newer = ManifestKnft(adoption.node, adoption.manifests, tmp_path / "newer.log")
     newer.wait_for_full_syncs()
-    program = released_program(_checkout(tmp_path / "released"))
+    program = released_program(unpack_released(tmp_path / "released"))
     older = ManifestKnft(adoption.node, adoption.manifests, tmp_path / "older.log", program)
     try:
         newer.wait_for_log("does not hold the instance lock", len(FAMILIES))
@@ -226,18 +226,6 @@ def _change_and_end_older(adoption: Adoption, newer: ManifestKnft, older: Manife
     older.kill()
     newer.wait_for_log("the other knft process may have ended", len(FAMILIES))
     newer.wait_for_log("full sync", full_syncs + len(FAMILIES))
-
-
-def _checkout(folder: Path) -> Path:
-    """Return the source tree of the released version, unpacked: the output of ``git archive fbda99d knft``."""
-    with tarfile.open(Path(__file__).parent / "released_layout" / "knft.tar.xz") as archive:
-        # Not extractall(): its filter does not exist before Python 3.11.4, and 3.12 and 3.13 warn without it.
-        for member in filter(tarfile.TarInfo.isfile, archive):
-            content = archive.extractfile(member)
-            assert content is not None
-            (folder / member.name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / member.name).write_bytes(content.read())
-    return folder
 
 
 @pytest.mark.parametrize("family", Family)

@@ -1,0 +1,61 @@
+"""The results: a table for people and the documentation, and JSON. Computes only."""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from tests.faults.verdict import Verdict
+
+
+class Result(Struct, frozen=True):
+    """What one fault has done; ``error`` says why it was not completed."""
+
+    name: str
+    text: str
+    seconds: float
+    verdict: Verdict = Verdict()
+    error: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the fault was made, clients connected, and each lost connection is explained."""
+        return not self.error and self.verdict.new > 0 and self.verdict.kept > 0 and not self.verdict.unexplained
+
+
+class Report(Struct, frozen=True):
+    """A run."""
+
+    date: str
+    kubernetes: str
+    kernel: str
+    families: str
+    api_seconds: float
+    pods: int
+    results: tuple[Result, ...]
+
+
+_COLUMNS = ("Fault", "Time", "New", "Failed", "Established", "Broken", "Answers", "Servers that ended", "Unexplained")
+
+
+def table(results: Sequence[Result]) -> Iterator[str]:
+    """Yield the lines of a table in Markdown."""
+    yield f"| {' | '.join(_COLUMNS)} |"
+    yield f"|{' --- |' * len(_COLUMNS)}"
+    for result in results:
+        found = result.verdict
+        cells = (
+            f"`{result.name}`: {result.text}",
+            f"{result.seconds:.0f} s",
+            *(found.new, found.new_failed, found.kept, found.kept_broken, found.answers, found.servers_ended),
+            result.error.partition("\n")[0] or len(found.unexplained),
+        )
+        yield f"| {' | '.join(map(str, cells))} |"
+
+
+def faults(results: Sequence[Result], shown: int = 10) -> Iterator[str]:
+    """Yield the first unexplained connections of each fault, and the errors."""
+    for result in results:
+        for line in (*filter(None, [result.error]), *result.verdict.unexplained[:shown]):
+            yield f"{result.name}: {line}"
+        if len(result.verdict.unexplained) > shown:
+            yield f"{result.name}: and {len(result.verdict.unexplained) - shown} more"
