@@ -25,7 +25,7 @@ def build_package(sources: Path, target: Target, seconds: int, output: Path) -> 
     root = cached.root(target.release, target.build)
     try:
         with Overlay(root, writable={folder: _FOLDER}) as overlay:
-            overlay.run("sh", "-c", _BUILD.format(name=sources.name))
+            overlay.run("unshare", "--net", "sh", "-c", _BUILD.format(name=sources.name))
     except RootError as error:
         msg = f"the package for {target.release.name} cannot be built: {error}"
         raise PackageError(msg) from error

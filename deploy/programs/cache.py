@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _UNUSED_DAYS = 30
@@ -46,5 +46,7 @@ def mark_used(folder: Path) -> None:
     """Record that a folder was used, and delete its siblings that have not been used for long."""
     os.utime(folder)
     for other in folder.parent.iterdir():
-        if other.is_dir() and other.stat().st_mtime < time.time() - _UNUSED_DAYS * 24 * 3600:
-            shutil.rmtree(other)
+        # Another process may rename or delete a folder meanwhile.
+        with suppress(FileNotFoundError):
+            if other.is_dir() and other.stat().st_mtime < time.time() - _UNUSED_DAYS * 24 * 3600:
+                shutil.rmtree(other)

@@ -73,8 +73,9 @@ def _base(cache: Path, release: Release) -> Path:
 def _make(folder: Path, base: Path, packages: Sequence[str], downloads: Sequence[str]) -> None:
     subprocess.run(["cp", "--archive", "--reflink=auto", "-T", str(base), str(folder)], check=True)  # noqa: S607
     command = [
-        *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"),
-        *("sh", str(_INSTALL), str(folder), " ".join(packages), " ".join(downloads)),
+        # If this process is killed, the next one makes the directory again: nothing may still write to it.
+        *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"),
+        *("--propagation", "private", "sh", str(_INSTALL), str(folder), " ".join(packages), " ".join(downloads)),
     ]
     proxies = {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
     path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

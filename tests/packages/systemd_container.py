@@ -29,6 +29,8 @@ _NSPAWN = (
 )
 # systemd of Debian 13 refuses to boot with cgroup v1.
 _UNIFIED = {"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1"}
+# Two containers may use a root directory at once, because they do not change it.
+_UNLOCKED = {"SYSTEMD_NSPAWN_LOCK": "0"}
 _ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 _PREFIX = "knft-container-"
 _LIMIT_SECONDS = 600.0
@@ -72,7 +74,7 @@ class SystemdContainer:
         command = ["setpriv", "--pdeathsig", "KILL", "unshare", *_NAMESPACES]
         command += ["sh", "-c", _START, "sh", *_NSPAWN, f"--directory={self._root}", *binds]
         with _own_cgroups() as files:
-            environment = {**_ENVIRONMENT, **_UNIFIED, "CGROUPS": " ".join(files)}
+            environment = {**_ENVIRONMENT, **_UNIFIED, **_UNLOCKED, "CGROUPS": " ".join(files)}
             with subprocess.Popen(
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, text=True
             ) as nspawn:

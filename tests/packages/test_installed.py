@@ -58,7 +58,11 @@ def test_knfts_tests_pass_with_debians_own_python_packages(sdist: Path, tmp_path
     sources = unpack(sdist, tmp_path)
     pytest = ("python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not property", LEFT_OUT, *TESTS)
     script = 'cd /knft && exec "$@"'
-    with Overlay(cached.root(target.release, target.build), writable={sources: "/knft"}) as overlay:
+    with (
+        closing(Namespace.create("tests")) as namespace,
+        Overlay(cached.root(target.release, target.build), writable={sources: "/knft"}) as overlay,
+    ):
+        namespace.run(["ip", "link", "set", "lo", "up"])
         command = overlay.command(["sh", "-c", script, "sh", *pytest], {"PYTHONPATH": "/knft/compat:/knft"})
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = namespace.run(command, check=False)
     assert done.returncode == 0, done.stdout[-8000:]
