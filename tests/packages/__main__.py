@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.packages.releases import TARGETS
@@ -22,10 +23,23 @@ def main() -> None:
         roots.tools()
     except RootError as error:
         sys.exit(f"test-packages: {error}")
+    sys.exit(_run_in_one_process(sys.argv[1:]) if sys.argv[1:] else _run_in_two_processes())
+
+
+def _run_in_two_processes() -> int:
+    """Run the tests of each release in a process of its own, which builds the package once."""
+    (first, *_) = TARGETS
+    processes = [_start_pytest("-k", selection) for selection in (first, f"not {first}")]
+    return max(process.wait() for process in processes)
+
+
+def _run_in_one_process(options: Sequence[str]) -> int:
+    return _start_pytest(*options).wait()
+
+
+def _start_pytest(*options: str) -> "subprocess.Popen[bytes]":
     tests = [str(path) for path in sorted(Path(__file__).parent.glob("test_*.py"))]
-    # One process for each release, because each process builds the packages that its tests use.
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", *tests, *sys.argv[1:]]
-    sys.exit(subprocess.run(command, cwd=CHECKOUT, check=False).returncode)
+    return subprocess.Popen([sys.executable, "-m", "pytest", "-q", "--durations=5", *tests, *options], cwd=CHECKOUT)
 
 
 if __name__ == "__main__":

@@ -47,8 +47,7 @@ def build(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[st
     return package
 
 
-# One process for each release, if there are two.
-@pytest.fixture(scope="session", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in TARGETS])
+@pytest.fixture(scope="session", params=list(TARGETS))
 def packages(
     request: pytest.FixtureRequest, build: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Packages:
