@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 RUN = PYTHONDONTWRITEBYTECODE= $(BIN)/python
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity test-migration test-e2e test-faults image image-locks test-image cluster cluster-down programs churn fuzz soak bench bench-cluster install clean
+.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity test-migration test-e2e test-faults image image-locks test-image packages test-packages cluster cluster-down programs churn fuzz soak bench bench-cluster install clean
 
 help:
 	@echo 'make demo          run knft in a small cluster made of network namespaces (under a minute)'
@@ -29,6 +29,8 @@ help:
 	@echo 'make image         build the container image as an OCI archive in dist/; ARGS="--variant debian13 --architecture arm64"'
 	@echo 'make image-locks   pin the newest Debian packages and wheels for the image, in deploy/image/locks'
 	@echo 'make test-image    build the images, compare two builds, and run knft in their files (as root)'
+	@echo 'make packages      build packages for Debian 12 and 13, an sdist, a wheel and an rpm spec in dist/ (as root); ARGS="--only debian13"'
+	@echo 'make test-packages build the packages twice; install, upgrade and purge them in clean roots of Debian 12 and 13 (as root)'
 	@echo 'make cluster       start a Kubernetes cluster on this machine with knft as its Service proxy (as root); ARGS="--nodes 2 --proxy knft,kube-proxy"'
 	@echo 'make cluster-down  remove the cluster'
 	@echo 'make programs      build the Go programs of all test jobs into the cache, Kubernetes among them (20 minutes or more, once)'
@@ -123,6 +125,15 @@ image-locks: $(INSTALLED)
 test-image: $(INSTALLED)
 	@sh tests/image/install.sh
 	@$(RUN) -m tests.image $(ARGS)
+
+# Root directories of Debian 12 and 13 are made once, in ~/.cache/knft/packages, for some minutes.
+packages: $(INSTALLED)
+	@sh tests/packages/install.sh
+	@$(RUN) -m deploy.packages $(ARGS)
+
+test-packages: $(INSTALLED)
+	@sh tests/packages/install.sh
+	@$(RUN) -m tests.packages $(ARGS)
 
 # The first run builds Kubernetes, for 20 minutes or more; docs/operations/trial-cluster.md describes the cluster.
 cluster: $(INSTALLED)

@@ -1,17 +1,16 @@
 """Builds one image from its locks and a checkout."""
 
-import sys
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Struct
 
+from deploy.distributions import build_distribution
 from deploy.image import layer, oci, sbom
-from deploy.image.commands import pip, run
 from deploy.image.compile import compile_modules
 from deploy.image.errors import ImageError
-from deploy.image.fetch import fetch_build_wheels, fetch_packages, fetch_wheels
+from deploy.image.fetch import fetch_packages, fetch_wheels
 from deploy.image.lock import packages_file, read_packages
 from deploy.image.rootfs import SITE_PACKAGES, make_root
 from deploy.image.variant import DEFAULT, Architecture, Variant, native_architecture
@@ -36,7 +35,7 @@ def build(checkout: Path, variant: Variant, architecture: Architecture, seconds:
     with tempfile.TemporaryDirectory(prefix="knft-image-") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        wheel = _build_wheel(checkout, folder, seconds)
+        wheel = build_distribution("wheel", checkout, folder, seconds)
         version = wheel.name.split("-")[1]
         root = folder / "root"
         files = _make_root(root, variant, architecture, [wheel])
@@ -59,17 +58,6 @@ def build(checkout: Path, variant: Variant, architecture: Architecture, seconds:
     path.write_bytes(content)
     path.with_suffix("").with_suffix(".spdx.json").write_text(document)
     return Archive(path, oci.image_blobs(config, packed, compressed)[0].digest, len(content))
-
-
-def _build_wheel(checkout: Path, folder: Path, seconds: int) -> Path:
-    """Build knft's wheel with pinned wheels of the build system: another version of it gives another wheel."""
-    builder = folder / "builder"
-    sources = fetch_build_wheels()
-    pip("install", "--no-deps", "--no-index", "--target", str(builder), *map(str, sorted(sources.glob("*.whl"))))
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
-    run(command, {"SOURCE_DATE_EPOCH": str(seconds), "PYTHONPATH": str(builder)}, checkout)
-    (wheel,) = folder.glob("knft-*.whl")
-    return wheel
 
 
 def _make_root(root: Path, variant: Variant, architecture: Architecture, own_wheels: list[Path]) -> list[Path]:

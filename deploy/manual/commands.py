@@ -108,7 +108,8 @@ def _add_options(page: Page, command: click.Command, context: click.Context) -> 
     arguments = [param for param in command.params if isinstance(param, click.Argument)]
     page.heading("OPTIONS")
     for argument in arguments:
-        page.item(f"\\fI{(argument.name or '').upper()}\\fR", f"One of {argument.make_metavar(context).strip('[]{}')}.")
+        choices = argument.type.choices if isinstance(argument.type, click.Choice) else ()
+        page.item(f"\\fI{(argument.name or '').upper()}\\fR", f"One of {'|'.join(choices)}.")
     if not isinstance(command, GoCommand):
         _add_flags(page, context, command.get_params(context))
         return

@@ -67,6 +67,10 @@ ENVIRONMENT: dict[str, dict[str, str]] = {
         "--master.",
         "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY": "Proxies for requests to the API server, and servers without a "
         "proxy; also in lower case.",
+        "NOTIFY_SOCKET, WATCHDOG_USEC": "Set by systemd: knft reports that it is ready, alive, or stops, as in "
+        "sd_notify(3).",
+        "JOURNAL_STREAM": "Set by systemd: if standard error is this socket, each line of the log begins with its "
+        "priority.",
     }
 }
 

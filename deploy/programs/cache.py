@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _UNUSED_DAYS = 30
@@ -27,21 +27,26 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def creating(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder; rename it to ``folder`` when the block succeeds, so that a failed one leaves nothing."""
-    print(f"programs: making {folder}", flush=True)
+def creating(folder: Path, label: str = "programs") -> Iterator[Path]:
+    """Yield an empty folder; rename it to ``folder`` when the block succeeds, so that a failed one leaves nothing.
+
+    ``label`` begins the lines that are printed.
+    """
+    print(f"{label}: making {folder}", flush=True)
     started = time.monotonic()
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
     yield partial
     partial.rename(folder)
-    print(f"programs: made in {time.monotonic() - started:.0f} s", flush=True)
+    print(f"{label}: made in {time.monotonic() - started:.0f} s", flush=True)
 
 
 def mark_used(folder: Path) -> None:
     """Record that a folder was used, and delete its siblings that have not been used for long."""
     os.utime(folder)
     for other in folder.parent.iterdir():
-        if other.is_dir() and other.stat().st_mtime < time.time() - _UNUSED_DAYS * 24 * 3600:
-            shutil.rmtree(other)
+        # Another process may rename or delete a folder meanwhile.
+        with suppress(FileNotFoundError):
+            if other.is_dir() and other.stat().st_mtime < time.time() - _UNUSED_DAYS * 24 * 3600:
+                shutil.rmtree(other)

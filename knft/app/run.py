@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -34,6 +35,9 @@ from knft.sync.assemble import live_daemon
 from knft.sync.daemon import Daemon
 from knft.sync.flow_cleaner import FlowCleaner
 from knft.sync.garbage_collection import tune_garbage_collector
+
+if TYPE_CHECKING:
+    from knft.app.service_manager import ServiceManager
 
 log = logging.getLogger("knft")
 
@@ -72,6 +76,8 @@ def run(settings: Settings, options: RunOptions, log_writer: LogWriter) -> None:
     With ``options.init_only``, set up the host only. ``log_writer`` writes the log.
     """
     tune_garbage_collector()
+    # First, because child processes must not inherit the variables.
+    service_manager = _service_manager()
     if options.init_only:
         require_privilege()
         with _take_instance_lock(options):
@@ -82,7 +88,18 @@ def run(settings: Settings, options: RunOptions, log_writer: LogWriter) -> None:
     with _take_instance_lock(options) as lock:
         # Not before: during the wait for the lock, the other process may serve newer manifests.
         source.prepare()
-        _run_locked(settings, options, source, log_writer, has_lock=lock is not None)
+        _run_locked(settings, options, source, log_writer, service_manager, has_lock=lock is not None)
+
+
+def _service_manager() -> "ServiceManager | None":
+    """Return the interface to systemd, if that has started this process and asks for notifications."""
+    if "NOTIFY_SOCKET" not in os.environ:
+        return None
+    from knft.app.notify_socket import take_notify_settings  # noqa: PLC0415 - for systemd alone
+    from knft.app.service_manager import ServiceManager  # noqa: PLC0415
+
+    notify_settings = take_notify_settings(os.environ)
+    return ServiceManager(notify_settings) if notify_settings is not None else None
 
 
 def _take_instance_lock(options: RunOptions) -> AbstractContextManager[InstanceLock | None]:
@@ -124,7 +141,13 @@ def _set_conntrack_if_writable(settings: Settings) -> None:
 
 
 def _run_locked(
-    settings: Settings, options: RunOptions, source: ObjectFeed, log_writer: LogWriter, *, has_lock: bool
+    settings: Settings,
+    options: RunOptions,
+    source: ObjectFeed,
+    log_writer: LogWriter,
+    service_manager: "ServiceManager | None",
+    *,
+    has_lock: bool,
 ) -> None:
     """Run while no other knft process changes this network namespace."""
     if source.configures_host:
@@ -148,6 +171,7 @@ def _run_locked(
                 foreign_changes,
                 health=health,
                 log_writer=log_writer,
+                service_manager=service_manager,
                 warning_process=warning_process,
                 has_lock=has_lock,
             )
@@ -182,6 +206,7 @@ def _run_until_stopped(
     *,
     health: ProxyHealth,
     log_writer: LogWriter,
+    service_manager: "ServiceManager | None",
     warning_process: int | None,
     has_lock: bool,
 ) -> None:
@@ -201,7 +226,7 @@ def _run_until_stopped(
         flags=options.flags,
     )
     flow_cleaner = FlowCleaner(config, local_addresses, monitoring.metrics.observe_conntrack_reconcile)
-    observers = (*monitoring.observers, flow_cleaner)
+    observers = (*monitoring.observers, flow_cleaner, *([service_manager] if service_manager is not None else []))
     # Two processes without the lock would leave the table to each other.
     daemon = live_daemon(
         config,
@@ -214,9 +239,9 @@ def _run_until_stopped(
     monitoring.register_counters(daemon, library, lambda: log_writer.dropped_lines)
     source.register_metrics(monitoring.metrics)
     monitoring.start()
-    if options.config_path is not None:
-        path, content = options.config_path, options.config_content
-        shutdown.start_thread("configuration", lambda: wait_for_change(path, content, shutdown.stop))
+    if service_manager is not None:
+        service_manager.start(health, shutdown)
+    _watch_configuration(options, shutdown)
     try:
         source.start(daemon, shutdown)
         if not shutdown.stop.is_set():
@@ -224,10 +249,22 @@ def _run_until_stopped(
             _start_threads(daemon, library, foreign_changes, flow_cleaner, shutdown)
             daemon.run(shutdown.stop)
     finally:
-        shutdown.stop.set()
-        monitoring.stop()
+        _stop_serving(shutdown, service_manager, monitoring)
     shutdown.raise_failure()
     log.info("knft stopped; its rules stay in the kernel")
+
+
+def _watch_configuration(options: RunOptions, shutdown: Shutdown) -> None:
+    if options.config_path is not None:
+        path, content = options.config_path, options.config_content
+        shutdown.start_thread("configuration", lambda: wait_for_change(path, content, shutdown.stop))
+
+
+def _stop_serving(shutdown: Shutdown, service_manager: "ServiceManager | None", monitoring: Monitoring) -> None:
+    shutdown.stop.set()
+    if service_manager is not None:
+        service_manager.stop()
+    monitoring.stop()
 
 
 def _prepare_shutdown(log_writer: LogWriter) -> Shutdown:

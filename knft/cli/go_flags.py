@@ -5,7 +5,7 @@ kube-proxy's command lines work: ``--masquerade-all``, ``--masquerade-all=false`
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -21,6 +21,12 @@ _OTHER_FLAGS = "All other flags of kube-proxy are ignored with a warning or reje
 _METAVARS = {Kind.INTEGER: "NUMBER", Kind.FLOAT: "NUMBER", Kind.DURATION: "DURATION"}
 _PATH_KINDS = {"FILE": "file", "PATH": "file", "DIR": "dir"}
 _SHORT_WITH_VALUE = re.compile(r"-(?P<name>[A-Za-z])=(?P<value>.*)", re.DOTALL)
+
+if TYPE_CHECKING:
+    _IntegerType = click.ParamType[int]
+    _BooleanType = click.ParamType[bool]
+else:  # click before 8.4 has no generic ParamType
+    _IntegerType = _BooleanType = click.ParamType
 
 
 def complete_value(_: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
@@ -39,7 +45,7 @@ def complete_value(_: click.Context, param: click.Parameter, incomplete: str) ->
     return [CompletionItem(choice) for choice in choices if choice.startswith(incomplete)]
 
 
-class _Integer(click.ParamType[int]):
+class _Integer(_IntegerType):
     """An integer in a range, which --help does not show."""
 
     name = "integer"
@@ -59,7 +65,7 @@ class _Integer(click.ParamType[int]):
         return found
 
 
-class _Boolean(click.ParamType[bool]):
+class _Boolean(_BooleanType):
     """A Boolean in Go's spellings."""
 
     name = "boolean"
@@ -105,7 +111,7 @@ class GoOption(click.Option):
         return self.option.kind in _SWITCHES
 
 
-def _type_of(option: Option) -> click.ParamType[Any]:
+def _type_of(option: Option) -> "click.ParamType[Any]":
     match option.kind:
         case Kind.BOOL:
             return _Boolean()

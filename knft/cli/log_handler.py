@@ -3,9 +3,9 @@
 import atexit
 import logging
 import math
-import os
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from knft.app.log_writer import LogWriter
@@ -15,21 +15,32 @@ from knft.memory_errors import exit_if_out_of_memory
 EXIT_SECONDS = 5.0
 """How long the process waits at its end until its log lines are written. After a signal it exits sooner."""
 
+AddPriority = Callable[[int, str], str]
+"""Returns a text whose lines tell its level to the program that reads them."""
+
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None] | None
 
 
 class LogHandler(logging.Handler):
-    """Formats each record in the thread that logs, and passes its line to a LogWriter for standard error."""
+    """Formats each record in the thread that logs, and passes its line to a LogWriter for a file descriptor."""
 
-    def __init__(self, formatter: logging.Formatter) -> None:
-        """Write nowhere if standard error was closed when the process started."""
+    def __init__(self, formatter: logging.Formatter, descriptor: int, add_priority: AddPriority | None = None) -> None:
+        """Write to ``descriptor``; with ``add_priority``, write what it returns for the level and text of a record."""
         super().__init__()
         self.setFormatter(formatter)
-        descriptor = sys.stderr.fileno() if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY)
+        self._add_priority = add_priority or (lambda _, text: text)
         self._limit = LineLimit()
         self.writer = LogWriter(descriptor, self._format_report, self._write_due_summaries)
         # Not in ``flush``: logging.shutdown calls that with the handler's lock, so that other threads could not log.
         atexit.register(self._write_all)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the lines of a record."""
+        return self._add_priority(record.levelno, super().format(record))
+
+    def write_error(self, text: str) -> None:
+        """Write an error in a format of its own."""
+        self.writer.write(self._add_priority(logging.ERROR, text))
 
     def emit(self, record: logging.LogRecord) -> None:
         """Pass on the line of a record."""

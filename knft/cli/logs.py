@@ -6,13 +6,14 @@ error delays nothing: see LogWriter.
 
 import json
 import logging
+import os
 import sys
 import threading
 from types import TracebackType
 from typing import Any
 
 from knft.app.log_writer import LogWriter
-from knft.cli.log_handler import LogHandler
+from knft.cli.log_handler import AddPriority, LogHandler
 from knft.configuration.settings import LoggingSettings
 from knft.memory_errors import exit_if_out_of_memory, set_report
 from knft.redaction import hide_credentials
@@ -36,8 +37,13 @@ _INFO, _DEBUG = 0, 4
 
 
 def set_up_logging(settings: LoggingSettings) -> LogWriter:
-    """Log to standard error, including warnings and uncaught exceptions. Call it once."""
-    handler = LogHandler(JsonLines() if settings.format == "json" else TextLines())
+    """Log to standard error, including warnings and uncaught exceptions. Call it once.
+
+    Write nowhere if standard error was closed when the process started.
+    """
+    descriptor = sys.stderr.fileno() if sys.stderr is not None else os.open(os.devnull, os.O_WRONLY)
+    formatter = JsonLines() if settings.format == "json" else TextLines()
+    handler = LogHandler(formatter, descriptor, _priorities(descriptor))
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
@@ -53,6 +59,15 @@ def set_up_logging(settings: LoggingSettings) -> LogWriter:
     return handler.writer
 
 
+def _priorities(descriptor: int) -> AddPriority | None:
+    """Return the function that adds priorities to lines for systemd's journal; None for other readers."""
+    if "JOURNAL_STREAM" not in os.environ:
+        return None
+    from knft.cli.journal import add_priority, is_journal  # noqa: PLC0415 - for systemd alone
+
+    return add_priority if is_journal(descriptor, os.environ) else None
+
+
 def _log_critical(writer: LogWriter, text: str) -> bool:
     logging.getLogger("knft").critical("%s", text)
     return writer.flush(REPORT_SECONDS)
@@ -66,7 +81,7 @@ def print_error(message: str) -> bool:
         if isinstance(handler.formatter, JsonLines):
             logging.getLogger("knft").error("%s", message)
         else:
-            handler.writer.write(f"knft: {hide_credentials(message)}")
+            handler.write_error(f"knft: {hide_credentials(message)}")
         return True
     return False
 

@@ -272,7 +272,17 @@ def _print_error(message: str) -> None:
     """Print an error to standard error, as JSON if the log is JSON."""
     logs = sys.modules.get("knft.cli.logs")
     if logs is None or not logs.print_error(message):
-        click.echo(f"knft: {message if logs is None else logs.hide_credentials(message)}", err=True)
+        text = f"knft: {message if logs is None else logs.hide_credentials(message)}"
+        click.echo(_with_priority(text), err=True)
+
+
+def _with_priority(text: str) -> str:
+    """Return the text of an error, with its priority if systemd's journal reads it."""
+    if "JOURNAL_STREAM" not in os.environ:
+        return text
+    from knft.cli.journal import add_priority, is_journal  # noqa: PLC0415 - for systemd alone
+
+    return add_priority(logging.ERROR, text) if is_journal(sys.stderr.fileno(), os.environ) else text
 
 
 def main() -> None:

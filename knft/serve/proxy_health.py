@@ -126,6 +126,10 @@ class ProxyHealth(SyncObserver):
         """Return whether every family is healthy."""
         return all(family.is_healthy for family in self.families().values())
 
+    def is_alive(self) -> bool:
+        """Return whether ``/livez`` succeeds."""
+        return all(family.is_healthy for family in self.families(tolerates_progress=True).values())
+
     def livez(self) -> Response:
         """Return the response of ``/livez``: the health of this process alone."""
         return self._response(self.families(tolerates_progress=True), {}, node_eligible=True)
@@ -136,19 +140,20 @@ class ProxyHealth(SyncObserver):
 
     def readyz(self) -> Response:
         """Return the response of ``/readyz``: whether each family was synced since the start, and is up to date."""
+        problem = self.readiness_problem()
+        return Response(HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK, (problem or "ok").encode())
+
+    def readiness_problem(self) -> str:
+        """Return why ``/readyz`` fails, "" if it succeeds."""
         families = self.families()
         with self._lock:
             waiting = sorted(family.value for family in families if family not in self._synced)
         late = sorted(family.value for family, health in families.items() if not health.is_healthy)
         if not families:
-            text = "waiting for the Services and endpoints of the cluster"
-        elif waiting:
-            text = f"waiting for the first sync of {' and '.join(waiting)}"
-        elif late:
-            text = f"a change of {' and '.join(late)} is not in force"
-        else:
-            return Response(HTTPStatus.OK, b"ok")
-        return Response(HTTPStatus.SERVICE_UNAVAILABLE, text.encode())
+            return "waiting for the Services and endpoints of the cluster"
+        if waiting:
+            return f"waiting for the first sync of {' and '.join(waiting)}"
+        return f"a change of {' and '.join(late)} is not in force" if late else ""
 
     def _response(
         self, families: dict[Family, FamilyHealth], node_fields: dict[str, bool], *, node_eligible: bool

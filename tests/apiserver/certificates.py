@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 _KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+# Python 3.13 requires these extensions.
+_AUTHORITY = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
+_SIGNED = "subjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n"
 
 
 class Certificate(NamedTuple):
@@ -21,14 +24,15 @@ class CertificateAuthority:
     def __init__(self, folder: Path, name: str) -> None:
         self._folder, self._name = folder, name
         self.path, self._key = folder / f"{name}.crt", folder / f"{name}.key"
-        _openssl("req", "-x509", *_KEY, "-days", "2", "-subj", f"/CN={name}", "-keyout", self._key, "-out", self.path)
+        days, subject = ("-days", "2"), ("-subj", f"/CN={name}")
+        _openssl("req", "-x509", *_KEY, *_AUTHORITY, *days, *subject, "-keyout", self._key, "-out", self.path)
 
     def sign(self, name: str, names: str = "IP:127.0.0.1") -> Certificate:
         """Return a certificate for ``name``, valid for the subject alternative ``names``."""
         path, key = self._folder / f"{self._name}-{name}.crt", self._folder / f"{self._name}-{name}.key"
         request, extensions = path.with_suffix(".csr"), path.with_suffix(".ext")
         _openssl("req", "-new", *_KEY, "-subj", f"/CN={name}", "-keyout", key, "-out", request)
-        extensions.write_text(f"subjectAltName={names}\n")
+        extensions.write_text(f"subjectAltName={names}\n{_SIGNED}")
         signed = ("-CA", self.path, "-CAkey", self._key, "-CAcreateserial", "-extfile", extensions)
         _openssl("x509", "-req", "-in", request, "-days", "2", *signed, "-out", path)
         return Certificate(path, key)

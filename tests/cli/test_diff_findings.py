@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import pytest
 from click.testing import CliRunner
 
@@ -19,6 +18,7 @@ from knft.source.paths import read_paths
 from knft_compat import iptables, ipvs
 from knft_compat.captures import SimulatedOutput, captures_after_first_sync
 from tests.cli.trace.cluster import FLAGS, write_manifests
+from tests.support.schema_validator import schema_validator
 
 SCHEMA = json.loads((Path(knft.present.__file__).parent / "report.schema.json").read_text())
 _MARK = "-A KUBE-MARK-MASQ -j MARK --or-mark 0x00004000"
@@ -81,7 +81,7 @@ def test_other_reply_of_reject_is_a_difference(node: CapturedNode, reply: str) -
     changed = found._replace(rules=_reject_with(reply)(found.rules))
     status, text = node.diff(changed)
     groups = _differences(json.loads(text))
-    jsonschema_rs.validate(SCHEMA, json.loads(text))
+    schema_validator(SCHEMA).validate(json.loads(text))
     assert status == 1
     assert {group["cause"] for group in groups} == {"reply"}
     assert {group["service"] for group in groups} == {"shop/closed:http"}

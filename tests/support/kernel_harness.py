@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
 import msgspec
 
 import knft.nft.codec
@@ -30,10 +29,11 @@ from knft.sync.state import ServiceState
 from knft.sync.table_interface import TableInterface
 from tests.support.lab.namespace import Namespace
 from tests.support.nft_process import library_in
+from tests.support.schema_validator import schema_validator
 
 CONFIG = Config("node-1", cluster_cidrs=("10.244.0.0/16", "fd00:10:244::/48"), service_cidrs=("10.96.0.0/16",))
 _SCHEMA = json.loads(Path(knft.nft.codec.__path__[0], "transaction.schema.json").read_text())
-_VALIDATOR = jsonschema_rs.Draft202012Validator(_SCHEMA, validate_formats=True)
+_VALIDATOR = schema_validator(_SCHEMA)
 
 
 def check_schema(document: bytes) -> None:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+from deploy.roots import debootstrap
 from tests.trixie import debian
 from tests.trixie.errors import TrixieError
 from tests.trixie.host import environment, shared_paths
@@ -48,8 +49,9 @@ def _prepare() -> tuple[Path, Path]:
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        root = cache / f"root-{_key(debian.__file__)}"
-        venv = cache / f"venv-{_key(debian.__file__, CHECKOUT / 'pyproject.toml', CHECKOUT / 'tests/install.sh')}"
+        makers = (debian.__file__, debootstrap.__file__)
+        root = cache / f"root-{_key(*makers)}"
+        venv = cache / f"venv-{_key(*makers, CHECKOUT / 'pyproject.toml', CHECKOUT / 'tests/install.sh')}"
         if not root.exists():
             with _making(root) as partial:
                 debian.make_root(partial)

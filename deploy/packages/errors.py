@@ -1,0 +1,5 @@
+"""PackageError."""
+
+
+class PackageError(Exception):
+    """A package cannot be built; the message says why, and what to do."""

@@ -1,0 +1,46 @@
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deploy.packages import debian_source
+from deploy.packages.errors import PackageError
+from deploy.packages.releases import TARGETS
+from knft import __version__
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 1_800_000_000
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """The part of the sources that the Debian source tree is made from."""
+    for name in ("knft/__init__.py", "deploy/systemd/knft.service", "deploy/systemd/knft.sysusers"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def test_changelog_has_the_version_of_the_sources_and_the_given_time(sources: Path) -> None:
+    debian_source.add_debian_tree(sources, TARGETS["debian13"], SECONDS)
+    lines = (sources / "debian/changelog").read_text().splitlines()
+    assert lines[0] == f"knft ({__version__}-1~deb13) trixie; urgency=medium"
+    assert lines[-1] == " -- The knft authors <maintainers@knft.dev>  Fri, 15 Jan 2027 08:00:00 -0000"
+    assert {path.stat().st_mtime for path in sources.rglob("*")} == {SECONDS}
+
+
+def test_sources_without_a_version(sources: Path) -> None:
+    (sources / "knft/__init__.py").write_text("")
+    with pytest.raises(PackageError, match="has no version"):
+        debian_source.version_of(sources)
+
+
+def test_an_upgrade_of_the_release_replaces_the_package() -> None:
+    versions = [debian_source.package_version(__version__, TARGETS[name]) for name in ("debian12", "debian13")]
+    subprocess.run(["dpkg", "--compare-versions", versions[0], "lt", versions[1]], check=True)  # noqa: S607
+
+
+def test_spec_has_the_version() -> None:
+    spec = (ROOT / "deploy/packages/rpm/knft.spec").read_text()
+    assert f"\nVersion:        {__version__}\n" in spec

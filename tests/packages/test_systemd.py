@@ -1,0 +1,335 @@
+"""The installed knft.service under a real systemd, with an API server in the container's network.
+
+The API server is the one of the other tests, with TLS, a bearer token and real sockets; ``make test-cluster`` runs
+knft with kube-apiserver.
+"""
+
+import base64
+import json
+import re
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apiserver.certificates import CertificateAuthority
+from tests.packages import roots
+from tests.packages.conftest import CHECKOUT, Packages
+from tests.packages.systemd_container import SystemdContainer
+from tests.support.fake_api.cluster import FakeCluster, endpoint_slice, node, service, service_cidr
+from tests.support.fake_api.server import FakeApiServer
+from tests.support.lab.namespace import Namespace
+from tests.support.waiting import wait_until
+
+UNIT = "knft.service"
+PORT = 6443
+TOKEN = "only-root-may-read-this"  # noqa: S105 - not a real token
+KUBECONFIG, CONFIGURATION = "/etc/knft/kubeconfig", "/etc/knft/config.yaml"
+CREDENTIAL = "/run/credentials/knft.service/kubeconfig"
+MAX_EXPOSURE = 2.0
+START_SECONDS = 30
+"""What the test sets as TimeoutStartSec: longer than a start of knft until its first notification."""
+WATCHDOG_SECONDS = 10
+NET_ADMIN = f"{1 << 12:016x}"
+CLOSE_WAIT = "net.netfilter.nf_conntrack_tcp_timeout_close_wait"
+
+
+class Cluster:
+    """An API server at a fixed port of the container, which can be absent, and its kubeconfig."""
+
+    def __init__(self, namespace: Namespace, folder: Path) -> None:
+        """Make the objects; start nothing yet."""
+        self._namespace = namespace
+        authority = CertificateAuthority(folder, "cluster")
+        self._tls: ssl.SSLContext = authority.server()
+        self._server: FakeApiServer | None = None
+        self.objects = FakeCluster()
+        self.objects.put("services", service("web", 1))
+        self.objects.put("endpointslices", endpoint_slice("web-1", "web", "10.244.1.5"))
+        self.objects.put("nodes", node("node-1", "127.0.0.1"))
+        self.objects.put("servicecidrs", service_cidr("kubernetes", "10.96.0.0/16"))
+        trusted = base64.b64encode(authority.path.read_bytes()).decode()
+        server = {"server": f"https://127.0.0.1:{PORT}", "certificate-authority-data": trusted}
+        self.kubeconfig: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "here",
+            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "knft"}}],
+            "clusters": [{"name": "here", "cluster": server}],
+            "users": [{"name": "knft", "user": {"token": TOKEN}}],
+        }
+
+    def start(self) -> None:
+        """Start the server, unless it runs."""
+        if self._server is None:
+            with self._namespace.entered():
+                self._server = FakeApiServer(self.objects, port=PORT, tls=self._tls)
+            self._server.required_bearer = TOKEN
+
+    def stop(self) -> None:
+        """Stop the server."""
+        if self._server is not None:
+            self._server.__exit__(None, None, None)
+            self._server = None
+
+
+class Service:
+    """The installed unit in the container."""
+
+    def __init__(self, container: SystemdContainer, cluster: Cluster) -> None:
+        """Take the container."""
+        self.container = container
+        self.cluster = cluster
+
+    def start(self) -> None:
+        """Start the unit with the API server, unless it runs, and wait until it is ready."""
+        self.cluster.start()
+        self.container.run("systemctl", "start", UNIT)
+        assert self.show("ActiveState") == "active"
+
+    def write_kubeconfig(self) -> None:
+        self.container.write(KUBECONFIG, json.dumps(self.cluster.kubeconfig), 0o600)
+
+    def show(self, name: str) -> str:
+        return self.container.show(UNIT, name)
+
+    def number(self, name: str) -> int:
+        return int(self.show(name))
+
+    @property
+    def process(self) -> str:
+        """The id of the main process, in the container."""
+        return self.show("MainPID")
+
+    def wait_restarted(self, process: str) -> None:
+        """Wait until another process is ready."""
+        wait_until(lambda: self.process not in (process, "0"), f"process {process} was not replaced", interval=0.1)
+        wait_until(lambda: self.show("ActiveState") == "active", "the service is not ready again", interval=0.1)
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Return the entries of the journal: of knft and of systemd about knft, with all that they have written yet."""
+        self.container.run("journalctl", "--sync")
+        lines = self.container.run("journalctl", "--no-pager", "--output=json", f"--unit={UNIT}").stdout
+        return [json.loads(line) for line in lines.splitlines()]
+
+    def priorities(self, words: str) -> set[str]:
+        """Return the priorities of the entries that contain some words."""
+        return {entry["PRIORITY"] for entry in self.entries() if words in str(entry["MESSAGE"])}
+
+    def override(self, *settings: str) -> None:
+        """Override settings until the next call, besides the time before a restart, which would delay the tests."""
+        lines = ["[Service]", "RestartSec=1s", *settings, ""]
+        self.container.write(f"/etc/systemd/system/{UNIT}.d/test.conf", "\n".join(lines))
+        self.container.run("systemctl", "daemon-reload")
+
+    def rules(self) -> str:
+        """Return the rules of the container, without the flags of a table, which tell whether knft runs."""
+        listed = self.container.run("nft", "list", "ruleset").stdout
+        return "".join(line for line in listed.splitlines(keepends=True) if not re.match(r"table |\tflags ", line))
+
+
+@pytest.fixture(scope="module")
+def container(packages: Packages) -> Iterator[SystemdContainer]:
+    """A host with the installed package, and with its own nft: an older one cannot list what a newer one wrote."""
+    with SystemdContainer(roots.root(packages.release), {packages.folder: "/packages"}) as booted:
+        options = ("-y", "-qq", "--no-install-recommends", "-o", "Dpkg::Options::=--force-unsafe-io")
+        noninteractive = ("env", "DEBIAN_FRONTEND=noninteractive")
+        booted.run(*noninteractive, "apt-get", *options, "install", f"/packages/{packages.newest.name}", "nftables")
+        yield booted
+
+
+@pytest.fixture(scope="module")
+def installed(container: SystemdContainer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """The unit, with a kubeconfig and the installed configuration, which leaves the sysctls of all namespaces alone."""
+    cluster = Cluster(container.namespace, tmp_path_factory.mktemp("cluster"))
+    text = container.read(CONFIGURATION)
+    for installed, changed in (("#hostnameOverride:", "hostnameOverride:"), ("maxPerCore: 32768", "maxPerCore: 0")):
+        assert text.count(installed) == 1
+        text = text.replace(installed, changed)
+    container.write(CONFIGURATION, text)
+    made = Service(container, cluster)
+    made.override()
+    yield made
+    cluster.stop()
+
+
+@pytest.fixture
+def unit(installed: Service) -> Service:
+    """The unit, whose kubeconfig only root can read."""
+    installed.write_kubeconfig()
+    return installed
+
+
+@pytest.fixture
+def running(unit: Service) -> Service:
+    """The unit, started and ready."""
+    unit.start()
+    return unit
+
+
+def test_installation_neither_enables_nor_starts_the_service(container: SystemdContainer) -> None:
+    assert container.run("systemctl", "is-enabled", UNIT, check=False).stdout == "disabled\n"
+    assert container.show(UNIT, "InvocationID") == ""
+    assert container.run("id", "--name", "--groups", "knft").stdout == "knft\n"
+
+
+def test_exposure_is_the_documented_one(container: SystemdContainer) -> None:
+    """As systemd computes it from the unit alone, and for the loaded unit."""
+    path = container.show(UNIT, "FragmentPath")
+    (documented,) = re.findall(
+        r"overall exposure level is (\d\.\d)", (CHECKOUT / "docs/operations/systemd.md").read_text()
+    )
+    for arguments in (("--offline=true", path), (UNIT,)):
+        printed = container.run("systemd-analyze", "security", "--no-pager", *arguments).stdout
+        (found,) = re.findall(r"exposure level for knft.service: (\d+\.\d)", printed)
+        assert found == documented
+        assert float(found) <= MAX_EXPOSURE
+
+
+def test_service_says_that_the_kubeconfig_is_missing_and_starts_when_it_is_there(unit: Service) -> None:
+    unit.container.run("rm", KUBECONFIG)
+    unit.cluster.start()
+    refused = unit.container.run("systemctl", "start", UNIT, check=False)
+    assert refused.returncode == 1
+    assert unit.priorities(f"no kubeconfig: write {KUBECONFIG}") == {"3"}
+    unit.write_kubeconfig()
+    wait_until(lambda: unit.show("ActiveState") == "active", "the service does not start", interval=0.2)
+    unit.container.run("systemctl", "stop", UNIT)
+    unit.container.run("nft", "flush", "ruleset")
+
+
+def test_start_lasts_until_the_first_sync(unit: Service) -> None:
+    """A missing API server delays readiness for longer than TimeoutStartSec."""
+    unit.cluster.stop()
+    unit.override(f"TimeoutStartSec={START_SECONDS}")
+    unit.container.run("systemctl", "start", "--no-block", UNIT)
+    wait_until(lambda: "cannot watch the API server" in str(unit.entries()), "knft has not started", interval=0.2)
+    started = unit.number("ExecMainStartTimestampMonotonic")
+    deadline = started + START_SECONDS * 1_000_000
+    wait_until(lambda: _uptime(unit.container) > deadline, "TimeoutStartSec has not passed", interval=0.5)
+    assert unit.show("ActiveState") == "activating"
+    assert unit.show("StatusText") == "waiting for the Services and endpoints of the cluster"
+    assert unit.rules() == ""
+    unit.cluster.start()
+    wait_until(lambda: unit.show("ActiveState") != "activating", "the service is not ready", interval=0.05)
+    unit.override()
+    assert unit.show("ActiveState") == "active"
+    assert "10.96.0.1 " in unit.rules()
+    assert (unit.show("NRestarts"), unit.show("StatusText")) == ("0", "the rules of all Services are in force")
+    process = unit.process
+    # Another thread writes the log: the second line may be later than READY=1.
+    wait_until(lambda: _count(unit, process, "full sync") == 2, "not one full sync of each family", interval=0.1)
+
+
+def _count(unit: Service, process: str, words: str) -> int:
+    """Return the number of a process's entries that contain some words."""
+    return sum(words in str(entry["MESSAGE"]) for entry in unit.entries() if entry["_PID"] == process)
+
+
+def _uptime(container: SystemdContainer) -> int:
+    """Return the monotonic clock, in microseconds."""
+    return int(float(container.read("/proc/uptime").split()[0]) * 1_000_000)
+
+
+def test_processes_have_one_capability(running: Service) -> None:
+    user = running.container.run("id", "--user", "knft").stdout.strip()
+    process = running.process
+    children = running.container.read(f"/proc/{process}/task/{process}/children").split()
+    assert children
+    for each in (process, *children):
+        lines = running.container.read(f"/proc/{each}/status").splitlines()
+        status = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {NET_ADMIN}
+        assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+        assert status["Uid"].split() == [user] * 4
+        environment = running.container.read(f"/proc/{each}/environ")
+        assert each == process or "NOTIFY_SOCKET" not in environment
+    assert running.show("OOMScoreAdjust") == "-999"
+
+
+def test_file_system_of_the_service_is_read_only(running: Service) -> None:
+    """Also for root: only its temporary directories, and file systems of the kernel, can be written."""
+    lines = running.container.read(f"/proc/{running.process}/mountinfo").splitlines()
+    mounts = [(mount.split(), system) for mount, _, system in (line.partition(" - ") for line in lines)]
+    options = {fields[4]: (fields[5].split(","), system) for fields, system in mounts}
+    for path in ("/", "/run", "/proc/sys", "/sys"):
+        assert "ro" in options[path][0], path
+    assert "hidepid=invisible" in options["/proc"][1]
+    for folder in ("", "/etc/knft", "/home", "/root", "/run", "/run/lock", "/usr", "/var/lib"):
+        inside = ("nsenter", f"--target={running.process}", "--mount", "touch", f"{folder}/new")
+        assert "Read-only file system" in running.container.run(*inside, check=False).stderr, folder
+    sysctl = ("nsenter", f"--target={running.process}", "--mount", "tee", f"/proc/sys/{CLOSE_WAIT.replace('.', '/')}")
+    assert "Read-only file system" in running.container.run(*sysctl, stdin="1", check=False).stderr
+
+
+def test_credential_is_readable_by_the_service_alone(running: Service) -> None:
+    for user, path, status in (("knft", KUBECONFIG, 1), ("nobody", CREDENTIAL, 1), ("knft", CREDENTIAL, 0)):
+        command = ("setpriv", f"--reuid={user}", f"--regid={'nogroup' if user == 'nobody' else user}", "--clear-groups")
+        found = running.container.run(*command, "cat", path, check=False)
+        assert found.returncode == status, (user, path)
+        assert (TOKEN in found.stdout) == (status == 0)
+
+
+def test_entries_of_the_journal_have_priorities(running: Service) -> None:
+    """The warning and the errors are from the tests of a missing API server and of changed configurations."""
+    assert running.priorities(" INFO ") == {"6"}
+    running.cluster.stop()
+    wait_until(lambda: bool(running.priorities(" WARNING cannot watch")), "no warning was logged", interval=0.2)
+    assert running.priorities(" WARNING ") == {"4"}
+    assert {entry["_TRANSPORT"] for entry in running.entries() if " INFO " in str(entry["MESSAGE"])} == {"stdout"}
+
+
+def test_sandbox_has_what_the_instance_lock_needs(running: Service) -> None:
+    refused = running.container.run("knft", "cleanup", check=False)
+    assert refused.returncode == 1
+    assert "another knft process runs in this network namespace" in refused.stderr
+
+
+def test_restart_and_stop_keep_the_rules(running: Service) -> None:
+    rules, process = running.rules(), running.process
+    assert "10.96.0.1 " in rules
+    running.container.run("systemctl", "restart", UNIT)
+    assert running.process != process
+    assert running.rules() == rules
+    running.container.run("systemctl", "stop", UNIT)
+    assert (running.show("ActiveState"), running.show("Result")) == ("inactive", "success")
+    assert running.show("ExecMainStatus") == "0"
+    assert running.rules() == rules
+    assert running.priorities("knft stopped; its rules stay in the kernel") == {"6"}
+
+
+def test_changed_configuration_restarts_the_service_and_sets_sysctls(running: Service) -> None:
+    """The command before the start reads the same file, as root; the service itself cannot write sysctls."""
+    namespace, process, rules = running.container.namespace, running.process, running.rules()
+    assert namespace.read_sysctl(CLOSE_WAIT) == "3600"
+    text = running.container.read(CONFIGURATION)
+    changed = text.replace("tcpCloseWaitTimeout: 1h0m0s", "tcpCloseWaitTimeout: 2h0m0s")
+    running.container.write(CONFIGURATION, changed)
+    running.wait_restarted(process)
+    assert namespace.read_sysctl(CLOSE_WAIT) == "7200"
+    assert running.rules() == rules
+    assert running.priorities(f"{CONFIGURATION}: the content changed; exiting") == {"3"}
+    process = running.process
+    running.container.write(CONFIGURATION, f"{text}\nmode: other\n")
+    wait_until(lambda: bool(running.priorities("'other' is not a mode")), "the mistake is not logged", interval=0.2)
+    assert running.priorities("'other' is not a mode") == {"3"}
+    running.container.write(CONFIGURATION, text)
+    running.wait_restarted(process)
+    assert namespace.read_sysctl(CLOSE_WAIT) == "3600"
+
+
+def test_watchdog_replaces_a_stopped_process(running: Service) -> None:
+    running.override(f"WatchdogSec={WATCHDOG_SECONDS}")
+    running.container.run("systemctl", "restart", UNIT)
+    process, rules, restarts = running.process, running.rules(), running.number("NRestarts")
+    running.container.run("sh", "-c", f"kill -STOP {process}")
+    wait_until(lambda: bool(running.priorities("Watchdog timeout")), "the watchdog does not act", interval=0.2)
+    assert running.rules() == rules
+    running.wait_restarted(process)
+    assert running.number("NRestarts") == restarts + 1
+    assert running.rules() == rules
+    messages = [str(entry["MESSAGE"]) for entry in running.entries() if entry["_PID"] == process]
+    assert "Fatal Python error: Aborted" in messages
+    assert any(re.search(r"knft/sync/daemon.py\", line \d+ in run", message) for message in messages)
