@@ -1,5 +1,6 @@
 """Reading elements by netlink gives what ``nft list table`` lists, for every kind of set and map that knft declares."""
 
+import itertools
 import random
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +33,13 @@ def library(namespace: Namespace) -> NamespacedLibrary:
 
 
 def _listed(library: NamespacedLibrary, family: Family) -> Contents:
-    return parse_listing(library.run(f"list table {family.nft} knft")).contents
+    """Return what libnftables lists twice in a row.
+
+    A listing repeats some elements and lacks others while the kernel moves them to a larger hash table, after the
+    transaction and perhaps later (docs/design/netlink-decoding.md#changes-during-a-dump).
+    """
+    listings = (parse_listing(library.run(f"list table {family.nft} knft")).contents for _ in range(100))
+    return next(second for first, second in itertools.pairwise(listings) if first == second)
 
 
 def _read(library: NamespacedLibrary, family: Family) -> Contents:
