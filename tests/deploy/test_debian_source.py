@@ -29,7 +29,9 @@ def sources(tmp_path: Path) -> Path:
 def test_changelog_has_the_version_of_the_sources_and_the_given_time(sources: Path) -> None:
     debian_source.add_debian_tree(sources, TARGETS["debian13"], SECONDS)
     lines = (sources / "debian/changelog").read_text().splitlines()
-    assert lines[0] == f"knft ({debian_source.package_version(__version__, TARGETS['debian13'])}) trixie; urgency=medium"
+    assert (
+        lines[0] == f"knft ({debian_source.package_version(__version__, TARGETS['debian13'])}) trixie; urgency=medium"
+    )
     assert lines[-1] == " -- The knft authors <maintainers@knft.dev>  Fri, 15 Jan 2027 08:00:00 -0000"
     assert {path.stat().st_mtime for path in sources.rglob("*")} == {SECONDS}
 
@@ -67,5 +69,9 @@ def test_purge_deletes_the_user_of_the_package() -> None:
     (own,) = re.findall("own='(.+)'", (ROOT / "deploy/packages/debian/common/postrm").read_text())
     user = ":".join(fields[3:])
     assert re.fullmatch(own, f"knft:x:999:999:{user}")
-    for other in (f"knft:x:1000:1000:{user}", "knft:x:999:999:somebody:/:/usr/sbin/nologin", "knft:x:999:999::/:/bin/sh"):
+    for other in (
+        f"knft:x:1000:1000:{user}",
+        "knft:x:999:999:somebody:/:/usr/sbin/nologin",
+        "knft:x:999:999::/:/bin/sh",
+    ):
         assert not re.fullmatch(own, other)
