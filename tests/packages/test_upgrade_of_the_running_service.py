@@ -60,14 +60,14 @@ def test_running_service_is_upgraded_removed_and_purged(packages: Packages, unit
 
     unit.container.run("systemctl", "stop", UNIT)
     _apt(unit, "install", "--reinstall", package)
-    assert unit.show("ActiveState") == "inactive"
+    _require_inactive(unit)
     assert unit.container.run("systemctl", "is-enabled", UNIT).stdout == "enabled\n"
     unit.start()
 
     user = unit.container.run("id", "--user", "knft").stdout.strip()
     assert user in _users_of_processes(unit)
     _apt(unit, "remove", "knft")
-    assert unit.show("ActiveState") == "inactive"
+    _require_inactive(unit)
     assert user not in _users_of_processes(unit)
     assert unit.rules() == rules
 
@@ -76,6 +76,11 @@ def test_running_service_is_upgraded_removed_and_purged(packages: Packages, unit
     assert unit.container.run("getent", "passwd", "knft", check=False).stdout == ""
     for path in ("/etc/knft", LINK):
         assert unit.container.run("ls", "-d", path, check=False).stdout == ""
+
+
+def _require_inactive(unit: Service) -> None:
+    messages = "\n".join(str(each["MESSAGE"]) for each in unit.entries()[-40:])
+    assert unit.show("ActiveState") == "inactive", messages
 
 
 def _users_of_processes(unit: Service) -> set[str]:
