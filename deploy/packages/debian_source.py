@@ -15,6 +15,7 @@ from deploy.packages.releases import Target
 
 _TREES = Path(__file__).with_name("debian")
 _VERSION = re.compile(r'^__version__ = "(?P<version>[^"]+)"$', re.MULTILINE)
+_PRE_RELEASE = re.compile(r"(?<=\d)(a|b|rc)(?=\d)")
 _REVISION = 1
 _CHANGELOG = """knft ({version}) {suite}; urgency=medium
 
@@ -44,8 +45,14 @@ def version_of(sources: Path) -> str:
 
 
 def package_version(upstream: str, target: Target) -> str:
-    """Return the version of a release's package; an older release has a lower one, so that its upgrade replaces it."""
-    return f"{upstream}-{_REVISION}~{target.release.name.replace('debian', 'deb')}"
+    """Return the version of a release's package; an older release has a lower one, so that its upgrade replaces it.
+
+    Without the tildes, the upstream version is that of Python again.
+    """
+    # Pre-releases sort before the release, and .dev1 before all others.
+    sorted_early = _PRE_RELEASE.sub(r"~\1", upstream)
+    sorted_early = sorted_early.replace(".dev", "~dev" if "~" in sorted_early else "~~dev")
+    return f"{sorted_early}-{_REVISION}~{target.release.name.replace('debian', 'deb')}"
 
 
 def add_debian_tree(sources: Path, target: Target, seconds: int) -> None:

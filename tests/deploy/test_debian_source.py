@@ -1,8 +1,12 @@
+import re
+import shlex
 import shutil
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from deploy.packages import debian_source
 from deploy.packages.errors import PackageError
@@ -25,7 +29,9 @@ def sources(tmp_path: Path) -> Path:
 def test_changelog_has_the_version_of_the_sources_and_the_given_time(sources: Path) -> None:
     debian_source.add_debian_tree(sources, TARGETS["debian13"], SECONDS)
     lines = (sources / "debian/changelog").read_text().splitlines()
-    assert lines[0] == f"knft ({__version__}-1~deb13) trixie; urgency=medium"
+    assert (
+        lines[0] == f"knft ({debian_source.package_version(__version__, TARGETS['debian13'])}) trixie; urgency=medium"
+    )
     assert lines[-1] == " -- The knft authors <maintainers@knft.dev>  Fri, 15 Jan 2027 08:00:00 -0000"
     assert {path.stat().st_mtime for path in sources.rglob("*")} == {SECONDS}
 
@@ -44,3 +50,28 @@ def test_an_upgrade_of_the_release_replaces_the_package() -> None:
 def test_spec_has_the_version() -> None:
     spec = (ROOT / "deploy/packages/rpm/knft.spec").read_text()
     assert f"\nVersion:        {__version__}\n" in spec
+
+
+def test_pre_releases_are_replaced_by_the_release() -> None:
+    upstream = ["0.1.0.dev1", "0.1.0a1", "0.1.0b1", "0.1.0rc1.dev2", "0.1.0rc1", "0.1.0", "0.1.1.dev1"]
+    versions = [debian_source.package_version(each, TARGETS["debian12"]) for each in upstream]
+    for older, newer in pairwise(versions):
+        subprocess.run(["dpkg", "--compare-versions", older, "lt", newer], check=True)  # noqa: S607
+    assert versions[4] == "0.1.0~rc1-1~deb12"
+    # As debian12/rules derives Python's version.
+    derived = [version.rpartition("-")[0].replace("~", "") for version in versions]
+    assert [Version(each) for each in derived] == [Version(each) for each in upstream]
+
+
+def test_purge_deletes_the_user_of_the_package() -> None:
+    fields = shlex.split((ROOT / "deploy/systemd/knft.sysusers").read_text().splitlines()[1])
+    assert fields[:3] == ["u", "knft", "-"]
+    (own,) = re.findall("own='(.+)'", (ROOT / "deploy/packages/debian/common/postrm").read_text())
+    user = ":".join(fields[3:])
+    assert re.fullmatch(own, f"knft:x:999:999:{user}")
+    for other in (
+        f"knft:x:1000:1000:{user}",
+        "knft:x:999:999:somebody:/:/usr/sbin/nologin",
+        "knft:x:999:999::/:/bin/sh",
+    ):
+        assert not re.fullmatch(own, other)

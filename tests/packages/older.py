@@ -8,6 +8,8 @@ import re
 import subprocess
 from pathlib import Path
 
+from knft import __version__
+
 VERSION = "0.0.9"
 REMOVED_FILE = "usr/share/doc/knft/removed-by-0.1.0"
 OLD_LINE = "# The default configuration of 0.0.9."
@@ -23,7 +25,7 @@ def make_older(package: Path, folder: Path) -> Path:
     older = version.replace(upstream, VERSION, 1)
     _replace(control, f"Version: {version}\n", f"Version: {older}\n")
     (source,) = tree.glob("usr/lib/**/knft/__init__.py")
-    _replace(source, f'"{upstream}"', f'"{VERSION}"')
+    _replace(source, f'"{__version__}"', f'"{VERSION}"')
     configuration = tree / "etc/knft/config.yaml"
     configuration.write_text(f"{OLD_LINE}\n{configuration.read_text()}")
     (tree / REMOVED_FILE).touch()

@@ -1,6 +1,7 @@
 import re
 import subprocess
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,20 @@ def test_lintian_has_no_complaint(packages: Packages) -> None:
         (changes,) = packages.folder.glob("*.changes")
         done = _run(overlay, "lintian", "--allow-root", "--fail-on=error,warning", f"/packages/{changes.name}")
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_dependencies_have_the_lowest_versions(packages: Packages) -> None:
+    """On Debian 13 those of pyproject.toml: its packages have the same names with ``python3-``, except two."""
+    names = {"pip-nftables": "nftables", "pyyaml": "yaml"}
+    required = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]["dependencies"]
+    pairs = [each.lower().split(">=") for each in required]
+    expected = {
+        "debian12": {"python3 (>= 3.11)", "python3 (<< 3.12)"},
+        "debian13": {f"python3-{names.get(name, name)} (>= {version})" for name, version in pairs},
+    }
+    command = ("dpkg-deb", "--field", str(packages.newest), "Depends")
+    found = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert expected[packages.release] <= set(found.strip().split(", "))
 
 
 @pytest.fixture(scope="module")

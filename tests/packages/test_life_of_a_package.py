@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from knft import __version__
 from tests.demo.example_shop import EXAMPLES, FRONTEND_PODS, FRONTEND_PORT
 from tests.packages.conftest import Packages
 from tests.packages.host import Host, new_host
@@ -16,7 +17,6 @@ from tests.support.waiting import TIMEOUT
 
 SERVICES = (("10.96.0.10", 80), ("fd00:10:96::10", 80))
 NODE_PORTS = (("192.0.2.11", 30080), ("2001:db8:1::11", 30080))
-NEWEST = "0.1.0"
 OWN_LINE = "# A line of the administrator."
 
 
@@ -68,7 +68,7 @@ def _check_older_installation(host: Host) -> None:
 
 def _check_newer_installation(host: Host) -> None:
     found = json.loads(host.run("knft", "version", "-o", "json").stdout)
-    assert found["knft"] == NEWEST
+    assert found["knft"] == __version__
     assert found["installation"]["method"] == "deb"
     assert host.run("systemctl", "is-enabled", "knft", check=False).stdout == "disabled\n"
     assert host.run("test", "-e", f"/{REMOVED_FILE}", check=False).returncode == 1

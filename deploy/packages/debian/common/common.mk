@@ -13,8 +13,10 @@ define write_documents
 	$(1) -m knft completion fish >build/completion/knft.fish
 endef
 
+# prerm and postinst stop and restart the service: with --no-start, debhelper does not stop it when the package is
+# removed, and without it, debhelper starts a service that the administrator has stopped.
 override_dh_installsystemd:
-	dh_installsystemd --no-enable --no-start --restart-after-upgrade
+	dh_installsystemd --no-enable --no-start --no-stop-on-upgrade
 
 # It takes most of the time of a build; tests compare two builds.
 override_dh_strip_nondeterminism:
