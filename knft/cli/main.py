@@ -1,8 +1,11 @@
 """``knft``: the commands with their flags, and the exit status and output of errors."""
 
+import atexit
+import contextlib
 import logging
 import os
 import sys
+import threading
 from typing import Any
 
 import click
@@ -294,6 +297,15 @@ def main() -> None:
 
         register()
     try:
+        _run_command()
+    except SystemExit as end:
+        if threading.active_count() > 1 and isinstance(end.code, int):
+            _exit_beside_threads(end.code)
+        raise
+
+
+def _run_command() -> None:
+    try:
         cli(complete_var=COMPLETION_VARIABLE)
     except OSError as error:
         # Other errors of files and the kernel are KnftErrors: this one is about standard output.
@@ -305,3 +317,16 @@ def main() -> None:
             _print_error(line)
         failed = isinstance(error, _FAILURES)
         sys.exit(STATUS_FAILED if failed else STATUS_USAGE_ERROR)
+
+
+def _exit_beside_threads(status: int) -> None:
+    """End the process without Python's finalization.
+
+    Until 3.13, that ends a thread which returns from native code by pthread_exit: watchfiles, which is written in Rust,
+    then crashes with SIGSEGV (seen on Debian 13), although everything is done.
+    """
+    atexit._run_exitfuncs()  # noqa: SLF001 - there is no public name
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(status)

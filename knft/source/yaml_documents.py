@@ -230,6 +230,8 @@ def _describe_error(error: Exception, data: bytes) -> str:
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return " ".join(str(error).split())
     mark = error.problem_mark
+    if "nesting depth" in str(error.problem):  # PyYAML 6.0.4: before the event at which MAX_DEPTH is checked
+        return f"line {mark.line + 1}, column {mark.column + 1}: values are nested more than {MAX_DEPTH} deep"
     context = f", {error.context}" if error.context and "next token" not in error.context else ""
     lines = data.splitlines()
     tab = b"\t" in lines[mark.line][: mark.column + 1] if mark.line < len(lines) else False

@@ -54,8 +54,9 @@ BROKEN: dict[str, tuple[bytes, str]] = {
         "not YAML: line 1, column 4: unknown tag 'tag:yaml.org,2002:python/object/apply:os.system'",
     ),
     "a tag that is not known": (b"a: !secret x\n", "not YAML: line 1, column 4: unknown tag '!secret'"),
-    "a hundred thousand brackets": (
-        b"a: " + b"[" * 100_000,
+    # PyYAML 6.0.4 itself refuses a thousand.
+    "nine hundred brackets": (
+        b"a: " + b"[" * 900,
         "not YAML: line 1, column 103: values are nested more than 100 deep",
     ),
     "a hundred thousand dashes": (
