@@ -39,6 +39,12 @@ class _Commands(click.Group):
     def invoke(self, context: click.Context) -> object:
         try:
             return super().invoke(context)
+        except click.UsageError as error:
+            # For the journal without click's lines about usage, so that it is one entry with a priority.
+            if not _writes_to_journal():
+                raise
+            _print_error(error.format_message())
+            context.exit(error.exit_code)
         except BrokenPipeError:
             # The pipe may be another one of the daemon's, and click exits with status 1.
             if context.invoked_subcommand == "run":
@@ -281,11 +287,19 @@ def _print_error(message: str) -> None:
 
 def _with_priority(text: str) -> str:
     """Return the text of an error, with its priority if systemd's journal reads it."""
-    if "JOURNAL_STREAM" not in os.environ:
+    if not _writes_to_journal():
         return text
-    from knft.cli.journal import add_priority, is_journal  # noqa: PLC0415 - for systemd alone
+    from knft.cli.journal import add_priority  # noqa: PLC0415 - for systemd alone
 
-    return add_priority(logging.ERROR, text) if is_journal(sys.stderr.fileno(), os.environ) else text
+    return add_priority(logging.ERROR, text)
+
+
+def _writes_to_journal() -> bool:
+    if "JOURNAL_STREAM" not in os.environ:
+        return False
+    from knft.cli.journal import is_journal  # noqa: PLC0415 - for systemd alone
+
+    return is_journal(sys.stderr.fileno(), os.environ)
 
 
 def main() -> None:

@@ -4,29 +4,17 @@ The API server is the one of the other tests, with TLS, a bearer token and real 
 knft with kube-apiserver.
 """
 
-import base64
-import json
 import re
-import ssl
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.apiserver.certificates import CertificateAuthority
 from tests.packages import roots
 from tests.packages.conftest import CHECKOUT, Packages
+from tests.packages.installed_service import CONFIGURATION, KUBECONFIG, TOKEN, UNIT, Cluster, Service
 from tests.packages.systemd_container import SystemdContainer
-from tests.support.fake_api.cluster import FakeCluster, endpoint_slice, node, service, service_cidr
-from tests.support.fake_api.server import FakeApiServer
-from tests.support.lab.namespace import Namespace
 from tests.support.waiting import wait_until
 
-UNIT = "knft.service"
-PORT = 6443
-TOKEN = "only-root-may-read-this"  # noqa: S105 - not a real token
-KUBECONFIG, CONFIGURATION = "/etc/knft/kubeconfig", "/etc/knft/config.yaml"
 CREDENTIAL = "/run/credentials/knft.service/kubeconfig"
 MAX_EXPOSURE = 2.0
 START_SECONDS = 30
@@ -34,100 +22,6 @@ START_SECONDS = 30
 WATCHDOG_SECONDS = 10
 NET_ADMIN = f"{1 << 12:016x}"
 CLOSE_WAIT = "net.netfilter.nf_conntrack_tcp_timeout_close_wait"
-
-
-class Cluster:
-    """An API server at a fixed port of the container, which can be absent, and its kubeconfig."""
-
-    def __init__(self, namespace: Namespace, folder: Path) -> None:
-        """Make the objects; start nothing yet."""
-        self._namespace = namespace
-        authority = CertificateAuthority(folder, "cluster")
-        self._tls: ssl.SSLContext = authority.server()
-        self._server: FakeApiServer | None = None
-        self.objects = FakeCluster()
-        self.objects.put("services", service("web", 1))
-        self.objects.put("endpointslices", endpoint_slice("web-1", "web", "10.244.1.5"))
-        self.objects.put("nodes", node("node-1", "127.0.0.1"))
-        self.objects.put("servicecidrs", service_cidr("kubernetes", "10.96.0.0/16"))
-        trusted = base64.b64encode(authority.path.read_bytes()).decode()
-        server = {"server": f"https://127.0.0.1:{PORT}", "certificate-authority-data": trusted}
-        self.kubeconfig: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "here",
-            "contexts": [{"name": "here", "context": {"cluster": "here", "user": "knft"}}],
-            "clusters": [{"name": "here", "cluster": server}],
-            "users": [{"name": "knft", "user": {"token": TOKEN}}],
-        }
-
-    def start(self) -> None:
-        """Start the server, unless it runs."""
-        if self._server is None:
-            with self._namespace.entered():
-                self._server = FakeApiServer(self.objects, port=PORT, tls=self._tls)
-            self._server.required_bearer = TOKEN
-
-    def stop(self) -> None:
-        """Stop the server."""
-        if self._server is not None:
-            self._server.__exit__(None, None, None)
-            self._server = None
-
-
-class Service:
-    """The installed unit in the container."""
-
-    def __init__(self, container: SystemdContainer, cluster: Cluster) -> None:
-        """Take the container."""
-        self.container = container
-        self.cluster = cluster
-
-    def start(self) -> None:
-        """Start the unit with the API server, unless it runs, and wait until it is ready."""
-        self.cluster.start()
-        self.container.run("systemctl", "start", UNIT)
-        assert self.show("ActiveState") == "active"
-
-    def write_kubeconfig(self) -> None:
-        self.container.write(KUBECONFIG, json.dumps(self.cluster.kubeconfig), 0o600)
-
-    def show(self, name: str) -> str:
-        return self.container.show(UNIT, name)
-
-    def number(self, name: str) -> int:
-        return int(self.show(name))
-
-    @property
-    def process(self) -> str:
-        """The id of the main process, in the container."""
-        return self.show("MainPID")
-
-    def wait_restarted(self, process: str) -> None:
-        """Wait until another process is ready."""
-        wait_until(lambda: self.process not in (process, "0"), f"process {process} was not replaced", interval=0.1)
-        wait_until(lambda: self.show("ActiveState") == "active", "the service is not ready again", interval=0.1)
-
-    def entries(self) -> list[dict[str, Any]]:
-        """Return the entries of the journal: of knft and of systemd about knft, with all that they have written yet."""
-        self.container.run("journalctl", "--sync")
-        lines = self.container.run("journalctl", "--no-pager", "--output=json", f"--unit={UNIT}").stdout
-        return [json.loads(line) for line in lines.splitlines()]
-
-    def priorities(self, words: str) -> set[str]:
-        """Return the priorities of the entries that contain some words."""
-        return {entry["PRIORITY"] for entry in self.entries() if words in str(entry["MESSAGE"])}
-
-    def override(self, *settings: str) -> None:
-        """Override settings until the next call, besides the time before a restart, which would delay the tests."""
-        lines = ["[Service]", "RestartSec=1s", *settings, ""]
-        self.container.write(f"/etc/systemd/system/{UNIT}.d/test.conf", "\n".join(lines))
-        self.container.run("systemctl", "daemon-reload")
-
-    def rules(self) -> str:
-        """Return the rules of the container, without the flags of a table, which tell whether knft runs."""
-        listed = self.container.run("nft", "list", "ruleset").stdout
-        return "".join(line for line in listed.splitlines(keepends=True) if not re.match(r"table |\tflags ", line))
 
 
 @pytest.fixture(scope="module")

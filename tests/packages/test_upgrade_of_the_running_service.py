@@ -7,8 +7,8 @@ import pytest
 
 from tests.packages import roots
 from tests.packages.conftest import Packages
+from tests.packages.installed_service import CONFIGURATION, UNIT, Cluster, Service
 from tests.packages.systemd_container import SystemdContainer
-from tests.packages.test_systemd import CONFIGURATION, UNIT, Cluster, Service
 from tests.support.waiting import wait_until
 
 LINK = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
