@@ -21,7 +21,8 @@ from deploy.programs.errors import SetupError
 from deploy.programs.modules import module_folder
 from tests.e2e.packages import package_files
 
-PROGRAMS = ("agnhost", "regression-issue-74839")
+PROGRAMS = ("agnhost", "coredns", "regression-issue-74839")
+"""Upstream's image agnhost has CoreDNS, too."""
 _SECONDS = 0
 """The time of all files in the image, since 1970."""
 _MERGED = ("bin", "lib", "lib64", "sbin")

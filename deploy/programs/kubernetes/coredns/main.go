@@ -1,4 +1,4 @@
-// CoreDNS with the plugins that the cluster's Corefile uses.
+// CoreDNS with the plugins that the Corefiles of the cluster and of upstream's end-to-end tests use.
 package main
 
 import (
@@ -9,11 +9,13 @@ import (
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/forward"
 	_ "github.com/coredns/coredns/plugin/health"
+	_ "github.com/coredns/coredns/plugin/hosts"
 	_ "github.com/coredns/coredns/plugin/kubernetes"
+	_ "github.com/coredns/coredns/plugin/log"
 	_ "github.com/coredns/coredns/plugin/ready"
 )
 
 func main() {
-	dnsserver.Directives = []string{"health", "ready", "errors", "cache", "kubernetes", "forward"}
+	dnsserver.Directives = []string{"health", "ready", "errors", "log", "cache", "hosts", "kubernetes", "forward"}
 	coremain.Run()
 }
