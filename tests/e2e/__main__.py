@@ -16,6 +16,7 @@ from deploy.programs.build import Programs, programs
 from deploy.programs.errors import SetupError
 from tests.e2e import image, specs
 from tests.e2e.command import Run, Selection, any_of, ginkgo_command
+from tests.e2e.kubeadm_patch import patch_daemon_set
 from tests.e2e.packages import write_locks
 from tests.e2e.results import Outcome, Result, parse_junit, summary
 from tests.support.job_cluster import job_cluster
@@ -53,6 +54,9 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument("--processes", type=int, default=8, help="specs that run at the same time; default: 8")
     parser.add_argument("--proxy", type=Proxy, choices=list(Proxy), default=Proxy.KNFT, help="default: knft")
     parser.add_argument(
+        "--kubeadm-patch", action="store_true", help="start kubeadm's kube-proxy, and put knft into its DaemonSet"
+    )
+    parser.add_argument(
         "--directory", type=Path, default=default_folder().with_name("e2e"), help="of the cluster and the reports"
     )
     parser.add_argument("--lock", action="store_true", help="pin the newest Debian packages of the image, and exit")
@@ -70,8 +74,10 @@ def _run(arguments: argparse.Namespace, folder: Path) -> list[Result]:
     built = programs(_PROGRAMS)
     archive = image.write_image(built, cache.cache_folder() / "e2e-images")
     with job_cluster(folder) as (cluster, report):
-        plan = make_plan(arguments.nodes, arguments.families, arguments.zones, (arguments.proxy,))
-        cluster.up(plan, [archive])
+        proxy = Proxy.KUBEADM if arguments.kubeadm_patch else arguments.proxy
+        cluster.up(make_plan(arguments.nodes, arguments.families, arguments.zones, (proxy,)), [archive])
+        if arguments.kubeadm_patch:
+            patch_daemon_set(cluster)
         selected = selection(arguments.focus, arguments.skip, subset=arguments.subset)
         kubeconfig = str(cluster.keys.kubeconfig(ADMIN))
         _run_ginkgo(cluster, built, Run(selected, kubeconfig, report, arguments.processes, arguments.nodes))

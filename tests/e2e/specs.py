@@ -26,7 +26,6 @@ SKIPPED: Mapping[str, str] = {
     r"\[Feature:Networking-DNS\]": "needs a route to the internet",
     r"\[Feature:Networking-Performance\]": "measures the throughput of the network, not the Service proxy",
     r"\[Feature:KubeProxyNFAcct\]": "reads counters of kube-proxy's mode iptables",
-    r"\[Disruptive\]": "restarts the API server or kube-proxy, or deletes iptables' rules, on nodes with SSH",
-    "DNS should support configurable pod resolv.conf": "starts a CoreDNS of its own, which the image lacks",
-    r"\[Serial\]": "needs the whole cluster for itself, for example to change CoreDNS' configuration",
+    "should work after restarting apiserver": "deletes the API server's pod; here the API server is a process",
+    "should recreate its iptables rules if they are deleted": "deletes kube-proxy's iptables rules on nodes with SSH",
 }
