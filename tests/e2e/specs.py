@@ -24,6 +24,7 @@ SKIPPED: Mapping[str, str] = {
     r"\[Feature:Networking-IPv4\]": "needs a route to the internet",
     r"\[Feature:Networking-IPv6\]": "needs a route to the internet",
     r"\[Feature:Networking-DNS\]": "needs a route to the internet",
+    "should forward PTR records lookup to upstream nameserver": "asks for the name of 8.8.8.8 on the internet first",
     r"\[Feature:Networking-Performance\]": "measures the throughput of the network, not the Service proxy",
     r"\[Feature:KubeProxyNFAcct\]": "reads counters of kube-proxy's mode iptables",
     "should work after restarting apiserver": "deletes the API server's pod; here the API server is a process",

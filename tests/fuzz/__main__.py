@@ -1,5 +1,6 @@
 """`python -m tests.fuzz SECONDS [SEED]`: by mutation, and guided by coverage if atheris is installed (`make fuzz`)."""
 
+import math
 import random
 import subprocess
 import sys
@@ -16,23 +17,23 @@ def main() -> None:
     print(f"fuzz: {seconds:.0f} s, seed {seed}", flush=True)
     if find_spec("atheris") is None:
         print("fuzz: atheris is not installed (`pip install .[fuzz]`); fuzzing by mutation only", flush=True)
-        print(f"fuzz: {fuzz_by_mutation(seconds, seed)} mutated inputs, no failures")
+        print(f"fuzz: {fuzz_by_mutation(seed, seconds=seconds)} mutated inputs, no failures")
         return
     # Each fuzzer gets half of the time: one knows the structure of manifests, the other the covered code.
-    print(f"fuzz: {fuzz_by_mutation(seconds / 2, seed)} mutated inputs, no failures", flush=True)
+    print(f"fuzz: {fuzz_by_mutation(seed, seconds=seconds / 2)} mutated inputs, no failures", flush=True)
     coverage = [sys.executable, "-m", "tests.fuzz.coverage", str(int(seconds / 2)), str(seed)]
     sys.exit(subprocess.run(coverage, check=False).returncode)
 
 
-def fuzz_by_mutation(seconds: float, seed: int) -> int:
-    """Check mutated inputs for ``seconds``; return their number."""
+def fuzz_by_mutation(seed: int, *, inputs: float = math.inf, seconds: float = math.inf) -> int:
+    """Check a number of mutated inputs, or as many as fit into a time; return their number."""
     from tests.fuzz.corpus import corpus
     from tests.fuzz.mutate import mutate
     from tests.fuzz.target import check_input
 
     rng, seeds, count = random.Random(seed), corpus(), 0  # noqa: S311 - reproducible
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while count < inputs and time.monotonic() < deadline:
         data = mutate(rng, seeds)
         try:
             check_input(data)
