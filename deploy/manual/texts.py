@@ -48,6 +48,15 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("Remove knft's tables:", "knft cleanup"),
         Example("Remove the leftovers of all modes of kube-proxy:", "knft cleanup --kube-proxy all"),
     ),
+    "status": (
+        Example("Print the status of the knft of this node:", "knft status"),
+        Example("Print it for a program:", "knft status -o json"),
+    ),
+    "history": (
+        Example("Print when an endpoint left a Service, and how long new connections still reached it:",
+                "knft history shop/web --endpoint 10.244.1.20"),
+        Example("Print all changes of the last ten minutes:", "knft history --since 10m"),
+    ),
     "completion": (Example("Complete knft's commands in this bash:", "source <(knft completion bash)"),),
     "version": (Example("Print the versions for a program:", "knft version -o json"),),
 }  # fmt: skip

@@ -43,6 +43,7 @@ COMPLETED = {
         "render", "--backend", "ipvs", "--existing-ipvs", "captured.json",
     ],
     "cleanup --kube-proxy a": ["cleanup", "--kube-proxy", "all"],
+    "status -o j": ["status", "-o", "json"],
     "completion fi": ["completion", "fish"],
     "version -o j": ["version", "-o", "json"],
 }  # fmt: skip
