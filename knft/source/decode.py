@@ -4,13 +4,14 @@ Invalid objects are skipped and reported. SourceError is raised only if the byte
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from knft.errors import SourceError
+from knft.model import described
 from knft.model.objects import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
 from knft.model.unknown import ANYTHING, NOTHING_UNKNOWN, UnknownObjects
 from knft.source.decode_errors import describe_decode_error
@@ -27,6 +28,8 @@ KINDS: dict[tuple[str, str], type[KubeObject]] = {
     ("networking.k8s.io/v1beta1", "ServiceCIDR"): ServiceCIDR,
 }
 """The supported kinds, by apiVersion and kind."""
+DESCRIBED_KINDS = {**KINDS, ("discovery.k8s.io/v1", "EndpointSlice"): described.EndpointSlice}
+"""The supported kinds, with the fields that only people read."""
 
 MAX_PROBLEMS_PER_OBJECT = 10
 """How many problems of one object are reported."""
@@ -72,7 +75,8 @@ class _Item(NamedTuple):
 class _Decoder:
     """Collects decoded objects and problems."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: Mapping[tuple[str, str], type[KubeObject]]) -> None:
+        self._kinds = kinds
         self.objects: list[KubeObject] = []
         self.locations: list[str] = []
         self.problems: list[str] = []
@@ -122,7 +126,7 @@ class _Decoder:
                 problem = "is missing" if value in (None, "") else f"is {describe_type(value)}, not text"
                 self.problems.append(f"{location}: {field} {problem}; skipped")
                 return None
-        object_type = KINDS.get((str(version), str(kind)))
+        object_type = self._kinds.get((str(version), str(kind)))
         if object_type is None:
             self._report_unsupported_kind(location, str(version), str(kind))
         return object_type
@@ -169,9 +173,9 @@ def format_problems(name: str, problems: list[FieldProblem], suffix: str) -> lis
     return messages
 
 
-def decode(data: bytes) -> DecodedManifest:
-    """Decode all objects in ``data``; raise SourceError if it is neither YAML nor JSON."""
-    collected = _Decoder()
+def decode(data: bytes, kinds: Mapping[tuple[str, str], type[KubeObject]] = KINDS) -> DecodedManifest:
+    """Decode all objects of ``kinds`` in ``data``; raise SourceError if it is neither YAML nor JSON."""
+    collected = _Decoder(kinds)
     documents = _parse(data)
     for number, document in enumerate(documents, start=1):
         location = f"document {number}"

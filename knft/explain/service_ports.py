@@ -1,0 +1,203 @@
+"""Explains one Service port in one family, from objects and from the outcomes that the rules have."""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from knft.decide.frontends import claimed_frontends
+from knft.decide.plan import plan_service_port
+from knft.explain.cluster import Cluster, FamilyObjects, endpoint_details
+from knft.explain.endpoints import UseReasons
+from knft.explain.explanation import ExplainedEndpoint, ExplainedFrontend, ExplainedPort
+from knft.explain.facts import KIND_TEXTS, Facts, frontend_text
+from knft.explain.outcomes import Probes
+from knft.explain.sentences import Sentence, Statement, state
+from knft.explain.words import counted, listed, port_text
+from knft.families import Family
+from knft.model.endpoint import Endpoint
+from knft.model.names import ServicePortName
+from knft.model.plan import Frontend, ServicePlan, TrafficAction
+from knft.track.size_limits import endpoints_error
+from knft.track.slices import PortKey
+
+
+class View(Struct, frozen=True):
+    """One family: its objects, the facts about frontends, and the rules rendered from the objects.
+
+    ``nodeport_address`` is an address that accepts NodePorts, "" if none does.
+    """
+
+    family: Family
+    objects: FamilyObjects
+    facts: Facts
+    probes: Probes
+    nodeport_address: str
+
+
+class PortExplainer:
+    """Explains the Service ports of a cluster."""
+
+    def __init__(self, cluster: Cluster, views: Mapping[Family, View]) -> None:
+        """Take the objects and, for each family, what follows from them."""
+        self._cluster, self._views = cluster, views
+
+    def explain(self, name: ServicePortName, family: Family, address: str = "", port: int = 0) -> ExplainedPort:
+        """Explain one Service port; list only endpoints with ``address`` and ``port``, if these are given."""
+        view = self._views[family]
+        service_port = view.objects.ports[name]
+        endpoints = view.objects.endpoints.get(name, ())
+        claimed = claimed_frontends(service_port)
+        owned = tuple(each for each in claimed if view.facts.owners.get(each.key) == name)
+        plan = plan_service_port(name, service_port, endpoints, owned, view.objects.node)
+        explained = self._endpoints(plan, endpoints, view)
+        problems = tuple(self._problems(plan, endpoints, view))
+        shown = tuple(
+            item
+            for item, each in zip(explained, endpoints, strict=True)
+            if not address or (each.address == address and port in (0, each.port))
+        )
+        used = counted(sum(item.is_used for item in explained), len(explained), "endpoint")
+        served = state(Sentence.SERVED, used=used[0], total=used[1], port=name)
+        return ExplainedPort(
+            port=str(name),
+            protocol=name.protocol,
+            family=family.value,
+            conclusion=problems[0] if problems else served,
+            problems=problems,
+            frontends=tuple(_frontend(each, name, view) for each in claimed),
+            endpoints=shown,
+            other_endpoints=len(explained) - len(shown),
+            internal_traffic_policy="Local" if service_port.internal_policy_local else "Cluster",
+            external_traffic_policy=_external_policy(plan),
+            affinity_seconds=service_port.affinity_seconds or None,
+            source_ranges=plan.allowed_sources if service_port.load_balancer_vips else (),
+            notes=tuple(_notes(plan, owned, view)),
+        )
+
+    def _endpoints(
+        self, plan: ServicePlan, endpoints: tuple[Endpoint, ...], view: View
+    ) -> tuple[ExplainedEndpoint, ...]:
+        reasons = UseReasons(plan, endpoints, view.objects.node)
+        return tuple(self._endpoint(plan.name, each, view.family, reasons) for each in endpoints)
+
+    def _endpoint(
+        self, name: ServicePortName, endpoint: Endpoint, family: Family, reasons: UseReasons
+    ) -> ExplainedEndpoint:
+        details = endpoint_details(self._cluster, name, endpoint, family)
+        uses = reasons.uses(endpoint)
+        traits = endpoint.traits
+        return ExplainedEndpoint(
+            endpoint=endpoint.key,
+            pod=details.pod,
+            node=details.node,
+            zone=details.zone,
+            state=(
+                "ready"
+                if traits.ready
+                else "not ready"
+                if not traits.terminating
+                else "serving"
+                if traits.serving
+                else "terminating"
+            ),
+            is_used=any(use.is_used for use in uses),
+            uses=uses,
+        )
+
+    def _problems(self, plan: ServicePlan, endpoints: tuple[Endpoint, ...], view: View) -> Iterator[Statement]:
+        """Yield what keeps connections from endpoints, the worst problem first."""
+        name = plan.name
+        if plan.internal is TrafficAction.REJECT:
+            yield self._rejection(name, endpoints, view.family)
+        if plan.internal is TrafficAction.DROP:
+            yield state(Sentence.INTERNAL_NONE_LOCAL, port=name)
+        if plan.port.is_externally_accessible and plan.external is TrafficAction.DROP:
+            yield state(Sentence.EXTERNAL_NONE_LOCAL, port=name)
+        lost = [each for each in claimed_frontends(plan.port) if view.facts.owners[each.key].service != name.service]
+        if lost:
+            owners = dict.fromkeys(view.facts.owners[each.key] for each in lost)
+            texts = listed(frontend_text(each.key) for each in lost)
+            yield state(Sentence.LOST_FRONTENDS, port=name, frontends=texts, owners=listed(map(str, owners)))
+        if plan.port.node_port and not view.nodeport_address:
+            yield state(Sentence.NO_NODE_PORT_ADDRESS, port=name, family=view.family.value)
+
+    def _rejection(self, name: ServicePortName, endpoints: tuple[Endpoint, ...], family: Family) -> Statement:
+        """Return why a Service port has no usable endpoint."""
+        service = name.service
+        slices = [item for item in self._cluster.slices.get(service, ()) if item.address_type == family.value]
+        error = endpoints_error(slices)
+        if error:
+            return state(Sentence.TOO_MANY_ENDPOINTS, service=service, error=error)
+        if endpoints:
+            return state(Sentence.NONE_READY, port=name)
+        if not slices:
+            return state(Sentence.NO_SLICES, service=service, port=name)
+        used = [item for item in slices if item.endpoints]
+        if not used:
+            return state(Sentence.NO_ENDPOINTS, service=service, port=name)
+        found = sorted(
+            {
+                PortKey(port.name, port.protocol or "TCP")
+                for item in used
+                for port in item.ports or ()
+                if port.name is not None and port.port
+            }
+        )
+        return state(
+            Sentence.PORT_NOT_IN_SLICES,
+            service=service,
+            port=name,
+            wanted=port_text(name.port, name.protocol),
+            found=listed(port_text(*each) for each in found) or "none",
+        )
+
+
+def _external_policy(plan: ServicePlan) -> str:
+    if not plan.port.is_externally_accessible:
+        return ""
+    return "Local" if plan.port.external_policy_local else "Cluster"
+
+
+def _frontend(frontend: Frontend, name: ServicePortName, view: View) -> ExplainedFrontend:
+    owner = view.facts.owners[frontend.key]
+    at = frontend.address if frontend.address is not None else view.nodeport_address
+    is_owned = owner == name
+    outcomes = view.probes.outcomes(at, frontend.port, frontend.protocol) if is_owned and at else ()
+    return ExplainedFrontend(
+        what=frontend_text(frontend.key),
+        kind=KIND_TEXTS[frontend.kind],
+        port=frontend.port,
+        is_owned=is_owned,
+        claims=tuple(_claims(frontend, name, owner, view)),
+        at=at,
+        outcomes=outcomes,
+    )
+
+
+def _claims(frontend: Frontend, name: ServicePortName, owner: ServicePortName, view: View) -> Iterator[Statement]:
+    """Yield which other Service ports claim a frontend."""
+    if owner == name:
+        others = [each for each in view.facts.claims[frontend.key] if each != name]
+        if others:
+            yield state(Sentence.ALSO_CLAIMED, names=listed(map(str, others)))
+        return
+    kind, lost_kind = view.facts.kinds[frontend.key, owner], KIND_TEXTS[frontend.kind]
+    ports = view.objects.ports
+    if kind != lost_kind:
+        yield state(Sentence.LOST_BY_KIND, owner=owner, kind=kind)
+    elif _age(ports[owner].creation_timestamp) != _age(ports[name].creation_timestamp):
+        yield state(Sentence.LOST_BY_AGE, owner=owner)
+    else:
+        yield state(Sentence.LOST_BY_NAME, owner=owner)
+
+
+def _age(created: str) -> tuple[bool, str]:
+    return (not created, created)
+
+
+def _notes(plan: ServicePlan, owned: tuple[Frontend, ...], view: View) -> Iterator[Statement]:
+    for frontend in owned:
+        at = frontend.address if frontend.address is not None else view.nodeport_address
+        if at and view.probes.has_hairpin(at, frontend.port, frontend.protocol):
+            yield state(Sentence.HAIRPIN)
+            return

@@ -1,0 +1,31 @@
+"""Explains Services without rules: headless ones, those of other proxies, too large ones."""
+
+from collections.abc import Iterable
+
+from knft.explain.sentences import Sentence, Statement, state
+from knft.families import Family
+from knft.model.objects import Service
+from knft.track.expand import expand_service
+from knft.track.size_limits import frontends_error
+
+
+def unserved_reason(service: Service) -> Statement | None:
+    """Return why knft has no rules for a Service, None if it may have some."""
+    name, spec = service.key, service.spec
+    proxy = service.metadata.proxy_labels.proxy_name
+    if proxy is not None:
+        return state(Sentence.OTHER_PROXY, service=name, proxy=proxy)
+    if spec.type == "ExternalName":
+        return state(Sentence.EXTERNAL_NAME, service=name)
+    if spec.cluster_ip == "None":
+        return state(Sentence.HEADLESS, service=name)
+    if not spec.ports:
+        return state(Sentence.NO_PORTS, service=name)
+    error = frontends_error(service)
+    if error:
+        return state(Sentence.TOO_MANY_FRONTENDS, service=name, error=error)
+    return None if _has_cluster_ip(service, Family) else state(Sentence.NO_CLUSTER_IP, service=name)
+
+
+def _has_cluster_ip(service: Service, families: Iterable[Family]) -> bool:
+    return any(expand_service(service, family) for family in families)
