@@ -305,9 +305,13 @@ def _conclusion(services: str, ports: list[ExplainedPort]) -> tuple[Statement, .
     if len(different) == 1:
         return tuple(different)
     problems = [port for port in ports if port.problems]
+    names = dict.fromkeys((port.port, port.protocol) for port in ports)
     if not problems:
-        return (state(Sentence.ALL_SERVED, count=len(ports), services=services),)
-    some = state(Sentence.SOME_UNSERVED, count=len(problems), total=len(ports), services=services)
+        return (state(Sentence.ALL_SERVED, count=len(names), services=services),)
+    if len(names) == 1:
+        return (problems[0].conclusion,)
+    count = len(dict.fromkeys((port.port, port.protocol) for port in problems))
+    some = state(Sentence.SOME_UNSERVED, count=count, total=len(names), services=services)
     return (some, problems[0].conclusion)
 
 

@@ -12,7 +12,7 @@ from knft.protocols import Protocol
 class ExplainedFrontend(Struct, frozen=True):
     """A frontend that a Service port claims.
 
-    ``what`` is the frontend as WHAT may name it, ``kind`` a description such as ``the cluster IP``, and ``port`` its port
+    ``what`` is the frontend as WHAT may name it, ``kind`` a description such as ``the cluster IP``, and ``port`` its
     number. ``claims`` tell
     which other Services claim it. ``at`` is the address at which ``outcomes`` hold: of a NodePort, an address of the
     node that accepts it. ``outcomes`` are empty if another Service owns the frontend.

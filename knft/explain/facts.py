@@ -10,7 +10,7 @@ from knft.explain.cluster import Cluster
 from knft.families import FAMILY_OF_VERSION, Family
 from knft.interpret.compare.formatting import format_address
 from knft.interpret.compare.services import frontend_owners
-from knft.interpret.rules import Collection, RuleSet
+from knft.interpret.rules import Collection, Element, RuleSet
 from knft.model.names import NamespacedName, ServicePortName
 from knft.model.plan import Frontend, FrontendKey, FrontendKind
 from knft.protocols import NFT_PROTOCOLS, PROTOCOL_NAMES, Protocol
@@ -90,7 +90,7 @@ def facts_of_rules(rules: RuleSet) -> Facts:
     return Facts(owners, claims, kinds, tuple(sorted(cidr for part in cidrs for cidr in _cidrs(rules, part))))
 
 
-def _elements(rules: RuleSet, name: str) -> tuple[object, ...]:
+def _elements(rules: RuleSet, name: str) -> tuple[Element, ...]:
     return rules.collections.get(name, Collection(name)).elements
 
 

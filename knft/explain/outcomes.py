@@ -23,7 +23,7 @@ from knft.interpret.ranges import (
     subtract,
 )
 from knft.interpret.reasons import is_cluster_ip
-from knft.interpret.rules import Field, InSet, Interface, RuleSet, Within
+from knft.interpret.rules import Field, InSet, Interface, RuleSet, State, Within
 from knft.interpret.trace import outcome_reason
 from knft.interpret.walk.recording import RecordingWalker
 from knft.protocols import NFT_PROTOCOLS, PROTOCOL_NUMBERS, Protocol
@@ -162,7 +162,7 @@ class Probes:
         return formatting.format_endpoint(self._version, outcome)
 
 
-_NEW: frozenset[str] = frozenset({"new"})
+_NEW: frozenset[State] = frozenset({"new"})
 _OTHERS = "others"
 
 

@@ -1,7 +1,7 @@
 """Parses WHAT of ``knft explain``: a Service, an address with or without a port, or a NodePort."""
 
 import re
-from typing import Literal
+from typing import NoReturn
 
 from msgspec import Struct
 
@@ -72,7 +72,7 @@ def _node_port_or_frontend(found: re.Match[str]) -> Query:
         return NodePortQuery(_in_full("", port, protocol), port, protocol)
     address = parse_address(where)
     if address is None:
-        raise _error(f"{where!r} is not an IP address")
+        _fail(f"{where!r} is not an IP address")
     return AddressQuery(_in_full(address[1], port, protocol), *address, port, protocol)
 
 
@@ -82,35 +82,35 @@ def _in_full(address: str, port: int, protocol: Protocol) -> str:
 
 def _port(text: str) -> int:
     if not re.fullmatch("[0-9]{1,5}", text) or not 1 <= int(text) <= _LAST_PORT:
-        raise _error(f"{text!r} is not a port from 1 to {_LAST_PORT}")
+        _fail(f"{text!r} is not a port from 1 to {_LAST_PORT}")
     return int(text)
 
 
 def _protocol(text: str | None) -> Protocol:
-    if text is None:
-        return "TCP"
-    for name in NFT_PROTOCOLS:
-        if name == text.upper():
-            return name
-    raise _error(f"{text!r} is not a protocol of Services; use tcp, udp or sctp")
+    wanted = "TCP" if text is None else text.upper()
+    found = next((name for name in NFT_PROTOCOLS if name == wanted), None)
+    if found is None:
+        _fail(f"{text!r} is not a protocol of Services; use tcp, udp or sctp")
+    return found
 
 
 def _service(text: str) -> ServiceQuery:
     found = _SERVICE.fullmatch(text)
     if found is None:
         more = "; write an IPv6 address with a port in brackets" if text.count(":") > 1 else ""
-        raise _error(f"{text!r} is not {_FORMS}{more}")
+        _fail(f"{text!r} is not {_FORMS}{more}")
     namespace, name = found["namespace"], found["name"]
     if re.fullmatch(r"[0-9.]+", name):
-        raise _error(f"{name!r} is not an IP address")
+        _fail(f"{name!r} is not an IP address")
     for part, value in (("namespace", "default" if namespace is None else namespace), ("Service", name)):
         if not _NAME.fullmatch(value):
-            raise _error(f"{value!r} is not the name of a {part}; expected {_FORMS}")
+            _fail(f"{value!r} is not the name of a {part}; expected {_FORMS}")
     port = found["port"]
     if port is not None and not _PORT_NAME.fullmatch(port):
-        raise _error(f"{port!r} is not the name of a port")
+        _fail(f"{port!r} is not the name of a port")
     return ServiceQuery(text, NamespacedName("default" if namespace is None else namespace, name), port)
 
 
-def _error(problem: str) -> UsageError:
-    return UsageError(f"WHAT: {problem}")
+def _fail(problem: str) -> NoReturn:
+    msg = f"WHAT: {problem}"
+    raise UsageError(msg)

@@ -21,7 +21,7 @@ class Sentence(enum.Enum):
     # A Service port and its endpoints.
     SERVED = "{used} of {total} of {port} get connections"
     ALL_SERVED = "all {count} Service ports of {services} have endpoints that get connections"
-    SOME_UNSERVED = "{count} of {total} Service ports of {services} have a problem; the first"
+    SOME_UNSERVED = "{count} of {total} Service ports of {services} have a problem"
     NO_SLICES = "no EndpointSlice belongs to Service {service}, so connections to {port} are rejected"
     PORT_NOT_IN_SLICES = (
         "no EndpointSlice of Service {service} has port {wanted}, only {found}, so connections to {port} are rejected"

@@ -71,7 +71,7 @@ class PortExplainer:
             external_traffic_policy=_external_policy(plan),
             affinity_seconds=service_port.affinity_seconds or None,
             source_ranges=plan.allowed_sources if service_port.load_balancer_vips else (),
-            notes=tuple(_notes(plan, owned, view)),
+            notes=tuple(_notes(owned, view)),
         )
 
     def _endpoints(
@@ -195,7 +195,7 @@ def _age(created: str) -> tuple[bool, str]:
     return (not created, created)
 
 
-def _notes(plan: ServicePlan, owned: tuple[Frontend, ...], view: View) -> Iterator[Statement]:
+def _notes(owned: tuple[Frontend, ...], view: View) -> Iterator[Statement]:
     for frontend in owned:
         at = frontend.address if frontend.address is not None else view.nodeport_address
         if at and view.probes.has_hairpin(at, frontend.port, frontend.protocol):
