@@ -7,6 +7,7 @@ from knft.explain.explanation import ExplainedEndpoint, ExplainedFrontend, Expla
 from knft.explain.outcomes import ClientOutcome
 
 _CLIENTS = {"outside": "from outside", "pod": "from pods", "any": "from any host", "node": "from this node"}
+_COLUMNS = ("address", "pod", "node", "zone", "state")
 _INDENT = 2
 
 
@@ -52,7 +53,7 @@ def _facts(port: ExplainedPort) -> Iterator[tuple[str, str]]:
     seconds = port.affinity_seconds
     yield "affinity", "none" if seconds is None else f"ClientIP, {seconds} s"
     if port.source_ranges:
-        yield "sources", f"load balancer IPs: {', '.join(port.source_ranges)}"
+        yield "source ranges", f"of load balancer IPs: {', '.join(port.source_ranges)}"
 
 
 def _frontend(frontend: ExplainedFrontend) -> str:
@@ -67,7 +68,7 @@ def _add_endpoints(layout: Layout, port: ExplainedPort) -> None:
         return
     layout.paragraph(f"endpoints{more}", _INDENT)
     rows = [(each.endpoint, each.pod, each.node, each.zone, each.state) for each in port.endpoints]
-    layout.table(rows, [_use(each) for each in port.endpoints], 2 * _INDENT)
+    layout.table(_COLUMNS, rows, [_use(each) for each in port.endpoints], 2 * _INDENT)
 
 
 def _use(endpoint: ExplainedEndpoint) -> str:

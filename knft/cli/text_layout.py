@@ -9,7 +9,7 @@ _GAP = 2
 _MIN_WIDTH = 40
 _MIN_TEXT = 30
 """The least width of the last column of a row; a narrower one goes to a line of its own."""
-_MAX_LABEL = 28
+_MAX_LABEL = 36
 
 
 class Layout:
@@ -42,22 +42,23 @@ class Layout:
                 label = ""  # noqa: PLW2901 - it has a line of its own
             self._fold(label.ljust(column), text, indent, indent + column)
 
-    def table(self, rows: Sequence[Sequence[str]], texts: Sequence[str], indent: int) -> None:
-        """Add rows, each with a text after it, or below it if the width is too small; empty columns are left out."""
+    def table(self, names: Sequence[str], rows: Sequence[Sequence[str]], texts: Sequence[str], indent: int) -> None:
+        """Add rows, each with a text after it, or below it if the width is too small.
+
+        ``names`` are those of the columns; columns without values are left out.
+        """
         cells = [[escape_invisible(cell) for cell in row] for row in rows]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = [
-            "".join(cell.ljust(width + _GAP) for cell, width in zip(row, widths, strict=True) if width) for row in cells
-        ]
-        column = max(map(len, lines))
-        is_beside = self._width is None or indent + column + _MIN_TEXT <= self._width
-        for line, text in zip(lines, texts, strict=True):
+        columns = [column for column in zip(names, *cells, strict=True) if any(column[1:])]
+        widths = [max(map(len, column)) + _GAP for column in columns]
+        lines = ["".join(map(str.ljust, row, widths)) for row in zip(*columns, strict=True)]
+        width = sum(widths)
+        is_beside = self._width is None or indent + width + _MIN_TEXT <= self._width
+        is_aligned = self._width is None or indent + width - _GAP <= self._width
+        for line, text in zip(lines, ("", *texts), strict=True):
             if is_beside:
-                self._fold(line, text, indent, indent + column)
+                self._fold(line, text, indent, indent + width)
                 continue
-            self._fold(
-                "", " ".join(line.split()) if indent + column > (self._width or 0) else line, indent, indent + _GAP
-            )
+            self._fold("", line.rstrip() if is_aligned else " ".join(line.split()), indent, indent + _GAP)
             if text:
                 self._fold("", text, indent + _GAP, indent + 2 * _GAP)
 

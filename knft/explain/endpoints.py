@@ -25,7 +25,7 @@ def traffic_of(plan: ServicePlan) -> tuple[Traffic, ...]:
 
 def _traffic_of(plan: ServicePlan) -> Iterator[Traffic]:
     port = plan.port
-    yield Traffic("cluster IP", "internalTrafficPolicy" if port.internal_policy_local else None)
+    yield Traffic("the cluster IP", "internalTrafficPolicy" if port.internal_policy_local else None)
     if not port.is_externally_accessible:
         return
     if port.external_policy_local:

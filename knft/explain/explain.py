@@ -24,6 +24,7 @@ from knft.interpret.rules import RuleSet
 from knft.model.names import NamespacedName, ServicePortName
 
 Rules = Mapping[IpVersion, RuleSet]
+_COMMENT_BYTES = 128
 
 
 class NodeRules(Struct, frozen=True):
@@ -300,16 +301,13 @@ def _use(ports: list[ExplainedPort]) -> Iterator[Statement]:
 
 
 def _conclusion(services: str, ports: list[ExplainedPort]) -> tuple[Statement, ...]:
-    """Return the conclusion about several Service ports: that of the only one, or the first problem."""
-    different = dict.fromkeys(port.conclusion for port in ports)
-    if len(different) == 1:
-        return tuple(different)
+    """Return the conclusion about Service ports: for a single one that of each family, else a count of problems."""
     problems = [port for port in ports if port.problems]
     names = dict.fromkeys((port.port, port.protocol) for port in ports)
+    if len(names) == 1:
+        return tuple(dict.fromkeys(port.conclusion for port in problems or ports))
     if not problems:
         return (state(Sentence.ALL_SERVED, count=len(names), services=services),)
-    if len(names) == 1:
-        return (problems[0].conclusion,)
     count = len(dict.fromkeys((port.port, port.protocol) for port in problems))
     some = state(Sentence.SOME_UNSERVED, count=count, total=len(names), services=services)
     return (some, problems[0].conclusion)
@@ -342,5 +340,10 @@ def _differences(port: ExplainedPort, probes: Probes, other: Probes) -> Iterator
             yield state(Sentence.KERNEL_DIFFERENT, frontend=each.what)
     known = {frontend.what for frontend in owned}
     for key, name in sorted(facts_of_rules(other.rules).owners.items(), key=lambda item: frontend_text(item[0])):
-        if (str(name), name.protocol) == (port.port, port.protocol) and frontend_text(key) not in known:
+        if _is_named(port, name) and frontend_text(key) not in known:
             yield state(Sentence.KERNEL_EXTRA, frontend=frontend_text(key), port=port.port)
+
+
+def _is_named(port: ExplainedPort, name: ServicePortName) -> bool:
+    """Tell whether a comment, which the kernel limits to 128 bytes, names a Service port."""
+    return (str(name), name.protocol) == (port.port[:_COMMENT_BYTES], port.protocol)

@@ -30,8 +30,8 @@ class ExplainedFrontend(Struct, frozen=True):
 class EndpointUse(Struct, frozen=True):
     """Whether traffic of one kind uses an endpoint, and why.
 
-    ``traffic`` is ``cluster IP``, ``external frontends``, or, if externalTrafficPolicy is Local, ``external frontends
-    from outside`` and ``external frontends from pods and this node``.
+    ``traffic`` is ``the cluster IP``, ``external frontends``, or, if externalTrafficPolicy is Local, ``external
+    frontends from outside`` and ``external frontends from pods and this node``.
     """
 
     traffic: str

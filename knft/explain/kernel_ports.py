@@ -47,8 +47,8 @@ def explain_kernel_port(view: KernelView, name: ServicePortName, address: str = 
         port=str(name),
         protocol=name.protocol,
         family=view.family.value,
-        conclusion=_conclusion(name, endpoints),
-        problems=() if endpoints else (_conclusion(name, endpoints),),
+        conclusion=_conclusion(name, view.family, endpoints),
+        problems=() if endpoints else (_conclusion(name, view.family, endpoints),),
         frontends=frontends,
         endpoints=tuple(
             ExplainedEndpoint(each, "", "", "", "", is_used=True, uses=()) for each in endpoints if each in wanted
@@ -62,11 +62,10 @@ def explain_kernel_port(view: KernelView, name: ServicePortName, address: str = 
     )
 
 
-def _conclusion(name: ServicePortName, endpoints: list[str]) -> Statement:
+def _conclusion(name: ServicePortName, family: Family, endpoints: list[str]) -> Statement:
     if not endpoints:
-        return state(Sentence.KERNEL_UNSERVED, port=name)
-    count = len(endpoints)
-    return state(Sentence.KERNEL_SERVED, port=name, endpoints=f"{count} endpoint{'' if count == 1 else 's'}")
+        return state(Sentence.KERNEL_UNSERVED, port=name, family=family.value)
+    return state(Sentence.KERNEL_SERVED, port=name, family=family.value, count=len(endpoints))
 
 
 def _frontend(view: KernelView, key: FrontendKey, name: ServicePortName) -> ExplainedFrontend:

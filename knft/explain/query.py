@@ -16,6 +16,7 @@ _SOCKET = re.compile(
 )
 _SERVICE = re.compile(r"(?:(?P<namespace>[^/:]*)/)?(?P<name>[^/:]*)(?::(?P<port>[^/:]*))?")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _PORT_NAME = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?")
 _FORMS = "a Service (namespace/name), an address, ADDRESS:PORT/PROTOCOL, or a NodePort (:PORT/PROTOCOL)"
 _LAST_PORT = 65535
@@ -99,16 +100,17 @@ def _service(text: str) -> ServiceQuery:
     if found is None:
         more = "; write an IPv6 address with a port in brackets" if text.count(":") > 1 else ""
         _fail(f"{text!r} is not {_FORMS}{more}")
-    namespace, name = found["namespace"], found["name"]
+    name = found["name"]
+    namespace = "default" if found["namespace"] is None else found["namespace"]
     if re.fullmatch(r"[0-9.]+", name):
         _fail(f"{name!r} is not an IP address")
-    for part, value in (("namespace", "default" if namespace is None else namespace), ("Service", name)):
-        if not _NAME.fullmatch(value):
+    for part, value, form in (("namespace", namespace, _NAMESPACE), ("Service", name, _NAME)):
+        if not form.fullmatch(value):
             _fail(f"{value!r} is not the name of a {part}; expected {_FORMS}")
     port = found["port"]
     if port is not None and not _PORT_NAME.fullmatch(port):
         _fail(f"{port!r} is not the name of a port")
-    return ServiceQuery(text, NamespacedName("default" if namespace is None else namespace, name), port)
+    return ServiceQuery(text, NamespacedName(namespace, name), port)
 
 
 def _fail(problem: str) -> NoReturn:

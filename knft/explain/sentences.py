@@ -19,26 +19,27 @@ class Sentence(enum.Enum):
     USED_BY_SOME = "used by {used}, not by {unused}"
 
     # A Service port and its endpoints.
-    SERVED = "{used} of {total} of {port} get connections"
+    SERVED = "{used} of {total} {family} endpoints of {port} get connections"
     ALL_SERVED = "all {count} Service ports of {services} have endpoints that get connections"
     SOME_UNSERVED = "{count} of {total} Service ports of {services} have a problem"
-    NO_SLICES = "no EndpointSlice belongs to Service {service}, so connections to {port} are rejected"
+    NO_SLICES = "no {family} EndpointSlice belongs to Service {service}, so {family} connections to {port} are rejected"
     PORT_NOT_IN_SLICES = (
-        "no EndpointSlice of Service {service} has port {wanted}, only {found}, so connections to {port} are rejected"
+        "no {family} EndpointSlice of Service {service} has port {wanted}, only {found}, so {family} connections to "
+        "{port} are rejected"
     )
-    NO_ENDPOINTS = "the EndpointSlices of Service {service} have no endpoint, so connections to {port} are rejected"
-    NONE_READY = "no endpoint of {port} is ready or still serves, so connections to it are rejected"
+    NO_ENDPOINTS = "the {family} EndpointSlices of Service {service} have no endpoint, so {family} connections to {port} are rejected"
+    NONE_READY = "no {family} endpoint of {port} is ready or still serves, so {family} connections to it are rejected"
     INTERNAL_NONE_LOCAL = (
-        "no usable endpoint of {port} is on this node and internalTrafficPolicy is Local, so connections to its "
-        "cluster IP are dropped"
+        "no usable {family} endpoint of {port} is on this node and internalTrafficPolicy is Local, so {family} "
+        "connections to its cluster IP are dropped"
     )
     EXTERNAL_NONE_LOCAL = (
-        "no usable endpoint of {port} is on this node and externalTrafficPolicy is Local, so connections from outside "
-        "are dropped"
+        "no usable {family} endpoint of {port} is on this node and externalTrafficPolicy is Local, so {family} "
+        "connections from outside are dropped"
     )
     LOST_FRONTENDS = "{port} does not get {frontends}, which {owners} owns"
-    KERNEL_SERVED = "{port} sends connections to {endpoints}"
-    KERNEL_UNSERVED = "{port} has no endpoint that gets connections"
+    KERNEL_SERVED = "{port} sends {family} connections to {count} endpoints"
+    KERNEL_UNSERVED = "{port} has no {family} endpoint that gets connections"
 
     # Services without rules.
     HEADLESS = "Service {service} is headless, so knft has no rules for it: clients connect to pods themselves"
@@ -49,7 +50,9 @@ class Sentence(enum.Enum):
         "Service {service} has label service.kubernetes.io/service-proxy-name={proxy}, so knft has no rules for it"
     )
     TOO_MANY_FRONTENDS = "knft does not serve Service {service}: {error}"
-    TOO_MANY_ENDPOINTS = "knft has no endpoints for Service {service}, so connections to it are rejected: {error}"
+    TOO_MANY_ENDPOINTS = (
+        "knft has no {family} endpoints for Service {service}, so {family} connections to it are rejected: {error}"
+    )
 
     # What does not exist.
     NO_SERVICE = "there is no Service {service}"

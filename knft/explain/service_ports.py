@@ -12,7 +12,7 @@ from knft.explain.explanation import ExplainedEndpoint, ExplainedFrontend, Expla
 from knft.explain.facts import KIND_TEXTS, Facts, frontend_text
 from knft.explain.outcomes import Probes
 from knft.explain.sentences import Sentence, Statement, state
-from knft.explain.words import counted, listed, port_text
+from knft.explain.words import listed, port_text
 from knft.families import Family
 from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
@@ -56,8 +56,8 @@ class PortExplainer:
             for item, each in zip(explained, endpoints, strict=True)
             if not address or (each.address == address and port in (0, each.port))
         )
-        used = counted(sum(item.is_used for item in explained), len(explained), "endpoint")
-        served = state(Sentence.SERVED, used=used[0], total=used[1], port=name)
+        used = sum(item.is_used for item in explained)
+        served = state(Sentence.SERVED, used=used, total=len(explained), family=family.value, port=name)
         return ExplainedPort(
             port=str(name),
             protocol=name.protocol,
@@ -110,9 +110,9 @@ class PortExplainer:
         if plan.internal is TrafficAction.REJECT:
             yield self._rejection(name, endpoints, view.family)
         if plan.internal is TrafficAction.DROP:
-            yield state(Sentence.INTERNAL_NONE_LOCAL, port=name)
+            yield state(Sentence.INTERNAL_NONE_LOCAL, family=view.family.value, port=name)
         if plan.port.is_externally_accessible and plan.external is TrafficAction.DROP:
-            yield state(Sentence.EXTERNAL_NONE_LOCAL, port=name)
+            yield state(Sentence.EXTERNAL_NONE_LOCAL, family=view.family.value, port=name)
         lost = [each for each in claimed_frontends(plan.port) if view.facts.owners[each.key].service != name.service]
         if lost:
             owners = dict.fromkeys(view.facts.owners[each.key] for each in lost)
@@ -126,15 +126,16 @@ class PortExplainer:
         service = name.service
         slices = [item for item in self._cluster.slices.get(service, ()) if item.address_type == family.value]
         error = endpoints_error(slices)
+        values = {"service": service, "port": name, "family": family.value}
         if error:
-            return state(Sentence.TOO_MANY_ENDPOINTS, service=service, error=error)
+            return state(Sentence.TOO_MANY_ENDPOINTS, **values, error=error)
         if endpoints:
-            return state(Sentence.NONE_READY, port=name)
+            return state(Sentence.NONE_READY, **values)
         if not slices:
-            return state(Sentence.NO_SLICES, service=service, port=name)
+            return state(Sentence.NO_SLICES, **values)
         used = [item for item in slices if item.endpoints]
         if not used:
-            return state(Sentence.NO_ENDPOINTS, service=service, port=name)
+            return state(Sentence.NO_ENDPOINTS, **values)
         found = sorted(
             {
                 PortKey(port.name, port.protocol or "TCP")
@@ -145,8 +146,7 @@ class PortExplainer:
         )
         return state(
             Sentence.PORT_NOT_IN_SLICES,
-            service=service,
-            port=name,
+            **values,
             wanted=port_text(name.port, name.protocol),
             found=listed(port_text(*each) for each in found) or "none",
         )

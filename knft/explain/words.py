@@ -16,11 +16,6 @@ def listed(texts: Iterable[str]) -> str:
     return " and ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else "".join(found)
 
 
-def counted(used: int, total: int, noun: str) -> tuple[str, str]:
-    """Return a count and its total as texts: ``2`` and ``3 endpoints``."""
-    return str(used), f"{total} {noun if total == 1 else f'{noun}s'}"
-
-
 def port_text(name: str, protocol: Protocol) -> str:
     """Return the name of a port with its protocol, as an EndpointSlice has them."""
     return f"{repr(name) if name else 'without a name'} ({protocol})"

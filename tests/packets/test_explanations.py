@@ -242,7 +242,7 @@ def _check_uses(port: ExplainedPort, frontend: ExplainedFrontend) -> None:
         if outcome.fate == "dropped":
             continue
         of_client = "from outside" if outcome.client == "outside" else "from pods and this node"
-        kinds = ("cluster IP",) if frontend.kind == "the cluster IP" else (
+        kinds = ("the cluster IP",) if frontend.kind == "the cluster IP" else (
             "external frontends", f"external frontends {of_client}",
         )  # fmt: skip
         used = {e.endpoint for e in port.endpoints for use in e.uses if use.traffic in kinds and use.is_used}
