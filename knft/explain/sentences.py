@@ -1,6 +1,6 @@
 """All sentences of an explanation, except the outcomes and reasons that ``knft.interpret`` writes.
 
-``tests/explain/test_sentences.py`` sends packets for each of them.
+``tests/packets/test_explanations.py`` sends packets for each of them.
 """
 
 import enum
