@@ -1,6 +1,7 @@
 """The sources of ``knft explain``: manifests with the rules rendered from them, or knft's tables in the kernel."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address
 
 from knft.comparison.captures import Rules
 from knft.comparison.kube_proxy_inputs import interface_addresses
@@ -13,13 +14,11 @@ from knft.explain.outcomes import pod_addresses
 from knft.families import FAMILY_OF_VERSION, Family
 from knft.interpret.compare.formatting import format_address
 from knft.interpret.ranges import contains
-from knft.interpret.rules import RuleSet
+from knft.interpret.rules import InSet, RuleSet
 from knft.model import addresses
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, Node, ObjectChange, Service
 from knft.sync.state import ServiceState
-
-SourceWithRules = tuple[ObjectSource, NodeRules]
 
 
 def object_source(
@@ -29,7 +28,10 @@ def object_source(
     own = (*interface_addresses(changes, config), *local_addresses)
     rendered = render_node(changes, config, own)
     cluster = cluster_of(rendered.states, changes)
-    node_ips = {family: state.node.node_ip for family, state in rendered.states.items() if state.node.node_ip}
+    node_ips = {
+        family: state.node.node_ip or next(_node_ips(rendered.rules[family.version], own, ()), "")
+        for family, state in rendered.states.items()
+    }
     accepting = {
         family: accepted[0] for family, state in rendered.states.items() if (accepted := _accepting(config, state, own))
     }
@@ -80,29 +82,31 @@ def kernel_rules(rules: Rules, local_addresses: Iterable[str]) -> NodeRules:
         FAMILY_OF_VERSION[version]: sorted(_accepting_in_rules(found, own)) for version, found in rules.items()
     }
     node_ips = {
-        FAMILY_OF_VERSION[version]: next(iter(_node_ips(found, own, accepting[FAMILY_OF_VERSION[version]])), "")
+        FAMILY_OF_VERSION[version]: next(_node_ips(found, own, accepting[FAMILY_OF_VERSION[version]]), "")
         for version, found in rules.items()
     }
     first = {family: texts[0] for family, texts in accepting.items() if texts}
     return NodeRules(rules, address_ranges(own), node_ips, first)
 
 
-def _node_ips(rules: RuleSet, own: tuple[str, ...], accepting: list[str]) -> Iterator[str]:
+def _node_ips(rules: RuleSet, own: tuple[str, ...], accepting: Iterable[str]) -> Iterator[str]:
     """Yield addresses that the node may use as its source: not those of bridges of pods, if others exist."""
     yield from accepting
     family = FAMILY_OF_VERSION[rules.version]
     reachable = sorted(addresses.reachable_addresses(own, family))
     pods = pod_addresses(rules) or ()
-    numbers = address_ranges(reachable)[rules.version]
-    outside = [text for text in reachable if not any(contains(pods, first) for first, _ in numbers)]
+    outside = [text for text in reachable if not contains(pods, int(ip_address(text)))]
     yield from (*outside, *reachable)
 
 
 def _accepting_in_rules(rules: RuleSet, own: Iterable[str]) -> Iterator[str]:
+    """Yield the addresses that accept NodePorts: those of a set, or all of the node if no rule uses the set."""
     family = FAMILY_OF_VERSION[rules.version]
-    listed = rules.collections.get(f"{family.nft} knft nodeport-ips")
-    found = [item.key[0] for item in listed.elements] if listed is not None else []
-    if found:
-        yield from (format_address(rules.version, part) for part in found if isinstance(part, int))
-        return
-    yield from addresses.reachable_addresses(own, family)
+    accepting = f"{family.nft} knft nodeport-ips"
+    chain = rules.chains.get(f"{family.nft} knft services")
+    steps = (step for rule in (chain.rules if chain is not None else ()) for step in rule.steps)
+    if any(isinstance(step, InSet) and step.collection == accepting for step in steps):
+        numbers = (item.key[0] for item in rules.collections[accepting].elements)
+        yield from (format_address(rules.version, number) for number in numbers if isinstance(number, int))
+    else:
+        yield from addresses.reachable_addresses(own, family)

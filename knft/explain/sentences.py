@@ -27,7 +27,10 @@ class Sentence(enum.Enum):
         "no {family} EndpointSlice of Service {service} has port {wanted}, only {found}, so {family} connections to "
         "{port} are rejected"
     )
-    NO_ENDPOINTS = "the {family} EndpointSlices of Service {service} have no endpoint, so {family} connections to {port} are rejected"
+    NO_ENDPOINTS = (
+        "the {family} EndpointSlices of Service {service} have no endpoint, so {family} connections to {port} are "
+        "rejected"
+    )
     NONE_READY = "no {family} endpoint of {port} is ready or still serves, so {family} connections to it are rejected"
     INTERNAL_NONE_LOCAL = (
         "no usable {family} endpoint of {port} is on this node and internalTrafficPolicy is Local, so {family} "

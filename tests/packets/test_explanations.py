@@ -15,12 +15,13 @@ from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
 from knft.comparison.explained import kernel_rules, kernel_source, object_source
 from knft.explain.explain import KernelSource, ObjectSource, explain
-from knft.explain.explanation import ExplainedFrontend, ExplainedPort, Explanation
+from knft.explain.explanation import ExplainedPort, Explanation
 from knft.explain.facts import facts_of_rules
 from knft.explain.outcomes import ClientOutcome
 from knft.explain.query import parse_query
 from knft.explain.sentences import Sentence
 from knft.families import FAMILY_OF_VERSION
+from tests.explain.used_endpoints import check_used_endpoints
 from tests.packets.captured import Captured
 from tests.packets.connected_clients import Clients
 from tests.packets.modes import Nftables
@@ -228,25 +229,11 @@ def _check_port(explained: Explained, port: ExplainedPort) -> None:
     for frontend in owned:
         assert frontend.outcomes, frontend.what
         explained.clients.check(frontend.outcomes, frontend.at, frontend.port, port.protocol)
-        _check_uses(port, frontend)
+        if not port.other_endpoints:
+            check_used_endpoints(port, frontend)
     for note in () if port.affinity_seconds or port.other_endpoints else port.notes:
         assert note.kind == Sentence.HAIRPIN.name.lower()
         assert any(explained.clients.reaches_itself(port, frontend) for frontend in owned)
-
-
-def _check_uses(port: ExplainedPort, frontend: ExplainedFrontend) -> None:
-    """The endpoints that packets of each kind of client reach are those that are used for it, and no others."""
-    if port.other_endpoints:
-        return
-    for outcome in frontend.outcomes:
-        if outcome.fate == "dropped":
-            continue
-        of_client = "from outside" if outcome.client == "outside" else "from pods and this node"
-        kinds = ("the cluster IP",) if frontend.kind == "the cluster IP" else (
-            "external frontends", f"external frontends {of_client}",
-        )  # fmt: skip
-        used = {e.endpoint for e in port.endpoints for use in e.uses if use.traffic in kinds and use.is_used}
-        assert set(outcome.endpoints) == used, (frontend.what, outcome)
 
 
 def _check_direct(explained: Explained, packet: Direct, version: plan.Version) -> None:
