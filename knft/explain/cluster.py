@@ -1,6 +1,6 @@
 """The input of an explanation: the objects that knft tracks, as values."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -43,29 +43,33 @@ class EndpointDetails(Struct, frozen=True):
     zone: str = ""
 
 
-def endpoint_details(cluster: Cluster, name: ServicePortName, endpoint: Endpoint, family: Family) -> EndpointDetails:
-    """Return the details of an endpoint; of several slices that have it, those of the one whose conditions it has."""
-    slices = (item for item in cluster.slices.get(name.service, ()) if item.address_type == family.value)
-    found = list(_with_address(slices, endpoint.address))
-    return next((_details(cluster, each) for each in found if _has_conditions_of(each, endpoint)), EndpointDetails())
+class EndpointDetailsIndex:
+    """The details of the endpoints of one Service in one family."""
 
+    def __init__(self, cluster: Cluster, service: NamespacedName, family: Family) -> None:
+        """Index the Service's slices."""
+        self._zones = cluster.zones
+        self._by_address: dict[str, list[SliceEndpoint]] = {}
+        for item in cluster.slices.get(service, ()):
+            for endpoint in (item.endpoints or ()) if item.address_type == family.value else ():
+                if endpoint.addresses:
+                    address = addresses.canonical_text(endpoint.addresses[0])
+                    self._by_address.setdefault(address, []).append(endpoint)
 
-def _with_address(slices: Iterable[EndpointSlice], address: str) -> Iterator[SliceEndpoint]:
-    for item in slices:
-        for endpoint in item.endpoints or ():
-            if endpoint.addresses and addresses.canonical_text(endpoint.addresses[0]) == address:
-                yield endpoint
+    def details(self, endpoint: Endpoint) -> EndpointDetails:
+        """Return the details of an endpoint; of several slices that have it, those of the one with its conditions."""
+        found = self._by_address.get(endpoint.address, ())
+        return next((self._details(each) for each in found if _has_conditions_of(each, endpoint)), EndpointDetails())
+
+    def _details(self, endpoint: SliceEndpoint) -> EndpointDetails:
+        node = endpoint.node_name or ""
+        if not isinstance(endpoint, DescribedEndpoint):
+            return EndpointDetails("", node, self._zones.get(node, ""))
+        return EndpointDetails(endpoint.pod, node, endpoint.zone_name or self._zones.get(node, ""))
 
 
 def _has_conditions_of(found: SliceEndpoint, endpoint: Endpoint) -> bool:
     conditions, traits = found.conditions, endpoint.traits
     if conditions is None:
         return traits.ready and not traits.terminating
-    return ((conditions.ready is not False), (conditions.terminating is True)) == (traits.ready, traits.terminating)
-
-
-def _details(cluster: Cluster, endpoint: SliceEndpoint) -> EndpointDetails:
-    node = endpoint.node_name or ""
-    pod = endpoint.pod if isinstance(endpoint, DescribedEndpoint) else ""
-    zone = endpoint.zone_name if isinstance(endpoint, DescribedEndpoint) else ""
-    return EndpointDetails(pod, node, zone or cluster.zones.get(node, ""))
+    return (conditions.ready is not False, conditions.terminating is True) == (traits.ready, traits.terminating)

@@ -1,7 +1,7 @@
 """Why each endpoint of a Service port is used or not; ``knft.decide.endpoints`` decides whether it is."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from knft.decide.endpoints import applied_hints
 from knft.explain.explanation import EndpointUse
@@ -16,6 +16,19 @@ class Traffic(NamedTuple):
 
     text: str
     local_policy: str | None
+
+
+EndpointState = Literal["ready", "not ready", "serving", "terminating"]
+
+
+def endpoint_state(endpoint: Endpoint) -> EndpointState:
+    """Return the state of an endpoint by its conditions; a terminating one may be ready (publishNotReadyAddresses)."""
+    traits = endpoint.traits
+    if traits.ready:
+        return "ready"
+    if not traits.terminating:
+        return "not ready"
+    return "serving" if traits.serving else "terminating"
 
 
 def traffic_of(plan: ServicePlan) -> tuple[Traffic, ...]:

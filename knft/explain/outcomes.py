@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_address, ip_network, summarize_address_range
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -55,6 +56,11 @@ class ClientOutcome(Struct, frozen=True):
     text: str
 
 
+class _Answer(NamedTuple):
+    outcomes: tuple[ClientOutcome, ...]
+    has_hairpin: bool
+
+
 class Probes:
     """Sends packet classes through the rules of one family. ``node_ip`` is the node's own address, "" if unknown."""
 
@@ -63,6 +69,7 @@ class Probes:
         self.rules, self._node_addresses = rules, node_addresses
         self._version = rules.version
         self._walker = RecordingWalker(rules, node_addresses)
+        self._answers: dict[tuple[str, int, Protocol], _Answer] = {}
         self._interfaces = frozenset({"*"} | (MentionedValues((rules,)).interfaces - {"lo", ""}))
         self._clients = tuple(self._client_fields())
         self._node_source = int(ip_address(node_ip)) if node_ip else None
@@ -78,23 +85,31 @@ class Probes:
 
     def outcomes(self, address: str, port: int, protocol: Protocol) -> tuple[ClientOutcome, ...]:
         """Return what clients of each kind get at a destination."""
-        found: list[ClientOutcome] = []
-        for client, packets in self._packets(address, port, protocol):
-            pieces = [piece for piece in partition(self._walker.paths(packets), ()) if not _is_hairpin(piece.left)]
-            texts = [_which(self._version, piece.fields, number=len(pieces)) for piece in pieces]
-            of_client = [
-                self._outcome(client, which, piece.left, packets) for which, piece in zip(texts, pieces, strict=True)
-            ]
-            found += sorted(of_client, key=lambda item: (item.which == _OTHERS, item.which))
-        return tuple(found)
+        return self._answer(address, port, protocol).outcomes
 
     def has_hairpin(self, address: str, port: int, protocol: Protocol) -> bool:
         """Whether some clients of a destination may get themselves, and see the node's address as the source."""
-        return any(
-            _is_hairpin(piece.left)
-            for _, packets in self._packets(address, port, protocol)
-            for piece in partition(self._walker.paths(packets), ())
-        )
+        return self._answer(address, port, protocol).has_hairpin
+
+    def _answer(self, address: str, port: int, protocol: Protocol) -> _Answer:
+        key = (address, port, protocol)
+        if key not in self._answers:
+            self._answers[key] = self._new_answer(*key)
+        return self._answers[key]
+
+    def _new_answer(self, address: str, port: int, protocol: Protocol) -> _Answer:
+        found: list[ClientOutcome] = []
+        has_hairpin = False
+        for client, packets in self._packets(address, port, protocol):
+            all_pieces = partition(self._walker.paths(packets), ())
+            pieces = [piece for piece in all_pieces if not _is_hairpin(piece.left)]
+            has_hairpin |= len(pieces) < len(all_pieces)
+            of_client = [
+                self._outcome(client, _which(self._version, piece.fields, number=len(pieces)), piece.left, packets)
+                for piece in pieces
+            ]
+            found += sorted(of_client, key=lambda item: (item.which == _OTHERS, item.which))
+        return _Answer(tuple(found), has_hairpin)
 
     def agree(self, other: "Probes", address: str, port: int, protocol: Protocol) -> bool:
         """Whether the rules of both treat all packets to a destination equally."""

@@ -6,9 +6,9 @@ from msgspec import Struct
 
 from knft.decide.frontends import claimed_frontends
 from knft.decide.plan import plan_service_port
-from knft.explain.cluster import Cluster, FamilyObjects, endpoint_details
-from knft.explain.endpoints import UseReasons
-from knft.explain.explanation import ExplainedEndpoint, ExplainedFrontend, ExplainedPort
+from knft.explain.cluster import Cluster, EndpointDetails, EndpointDetailsIndex, FamilyObjects
+from knft.explain.endpoints import UseReasons, endpoint_state
+from knft.explain.explanation import EndpointUse, ExplainedEndpoint, ExplainedFrontend, ExplainedPort
 from knft.explain.facts import KIND_TEXTS, Facts, frontend_text
 from knft.explain.outcomes import Probes
 from knft.explain.sentences import Sentence, Statement, state
@@ -17,6 +17,7 @@ from knft.families import Family
 from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
 from knft.model.plan import Frontend, ServicePlan, TrafficAction
+from knft.protocols import Protocol
 from knft.track.size_limits import endpoints_error
 from knft.track.slices import PortKey
 
@@ -51,6 +52,7 @@ class PortExplainer:
         plan = plan_service_port(name, service_port, endpoints, owned, view.objects.node)
         explained = self._endpoints(plan, endpoints, view)
         problems = tuple(self._problems(plan, endpoints, view))
+        frontends = tuple(_frontend(each, name, view) for each in claimed)
         shown = tuple(
             item
             for item, each in zip(explained, endpoints, strict=True)
@@ -64,45 +66,22 @@ class PortExplainer:
             family=family.value,
             conclusion=problems[0] if problems else served,
             problems=problems,
-            frontends=tuple(_frontend(each, name, view) for each in claimed),
+            frontends=frontends,
             endpoints=shown,
             other_endpoints=len(explained) - len(shown),
             internal_traffic_policy="Local" if service_port.internal_policy_local else "Cluster",
             external_traffic_policy=_external_policy(plan),
             affinity_seconds=service_port.affinity_seconds or None,
             source_ranges=plan.allowed_sources if service_port.load_balancer_vips else (),
-            notes=tuple(_notes(owned, view)),
+            notes=tuple(_notes(frontends, view, name.protocol)),
         )
 
     def _endpoints(
         self, plan: ServicePlan, endpoints: tuple[Endpoint, ...], view: View
     ) -> tuple[ExplainedEndpoint, ...]:
         reasons = UseReasons(plan, endpoints, view.objects.node)
-        return tuple(self._endpoint(plan.name, each, view.family, reasons) for each in endpoints)
-
-    def _endpoint(
-        self, name: ServicePortName, endpoint: Endpoint, family: Family, reasons: UseReasons
-    ) -> ExplainedEndpoint:
-        details = endpoint_details(self._cluster, name, endpoint, family)
-        uses = reasons.uses(endpoint)
-        traits = endpoint.traits
-        return ExplainedEndpoint(
-            endpoint=endpoint.key,
-            pod=details.pod,
-            node=details.node,
-            zone=details.zone,
-            state=(
-                "ready"
-                if traits.ready
-                else "not ready"
-                if not traits.terminating
-                else "serving"
-                if traits.serving
-                else "terminating"
-            ),
-            is_used=any(use.is_used for use in uses),
-            uses=uses,
-        )
+        index = EndpointDetailsIndex(self._cluster, plan.name.service, view.family)
+        return tuple(_endpoint(each, index.details(each), reasons.uses(each)) for each in endpoints)
 
     def _problems(self, plan: ServicePlan, endpoints: tuple[Endpoint, ...], view: View) -> Iterator[Statement]:
         """Yield what keeps connections from endpoints, the worst problem first."""
@@ -152,6 +131,18 @@ class PortExplainer:
         )
 
 
+def _endpoint(endpoint: Endpoint, details: EndpointDetails, uses: tuple[EndpointUse, ...]) -> ExplainedEndpoint:
+    return ExplainedEndpoint(
+        endpoint=endpoint.key,
+        pod=details.pod,
+        node=details.node,
+        zone=details.zone,
+        state=endpoint_state(endpoint),
+        is_used=any(use.is_used for use in uses),
+        uses=uses,
+    )
+
+
 def _external_policy(plan: ServicePlan) -> str:
     if not plan.port.is_externally_accessible:
         return ""
@@ -195,9 +186,7 @@ def _age(created: str) -> tuple[bool, str]:
     return (not created, created)
 
 
-def _notes(owned: tuple[Frontend, ...], view: View) -> Iterator[Statement]:
-    for frontend in owned:
-        at = frontend.address if frontend.address is not None else view.nodeport_address
-        if at and view.probes.has_hairpin(at, frontend.port, frontend.protocol):
-            yield state(Sentence.HAIRPIN)
-            return
+def _notes(frontends: tuple[ExplainedFrontend, ...], view: View, protocol: Protocol) -> Iterator[Statement]:
+    probed = (each for each in frontends if each.outcomes)
+    if any(view.probes.has_hairpin(each.at, each.port, protocol) for each in probed):
+        yield state(Sentence.HAIRPIN)
