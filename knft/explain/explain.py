@@ -11,12 +11,12 @@ from knft.explain.cluster import Cluster
 from knft.explain.explanation import ExplainedPort, Explanation
 from knft.explain.facts import Facts, facts_of_objects, facts_of_rules, frontend_text
 from knft.explain.kernel_ports import KernelView, explain_kernel_port, kernel_ports_with_endpoint
-from knft.explain.missing import address_kinds, missing_address, missing_node_port, missing_service
+from knft.explain.missing import address_kinds, missing_address, missing_node_port, missing_service, unserved_address
 from knft.explain.outcomes import ClientOutcome, Probes
 from knft.explain.query import AddressQuery, NodePortQuery, Query, ServiceQuery
 from knft.explain.sentences import Sentence, Statement, state
 from knft.explain.service_ports import PortExplainer, View
-from knft.explain.unserved import unserved_reason
+from knft.explain.unserved import services_at, unserved_reason
 from knft.explain.words import listed, number_text
 from knft.families import FAMILY_OF_VERSION, Family, IpVersion
 from knft.interpret.ranges import Ranges
@@ -64,6 +64,9 @@ class Source(Interface):
 
     def unserved(self, service: NamespacedName) -> tuple[Statement, ...]:
         """Return why a Service has no rules; that it does not exist, with similar names; or nothing."""
+
+    def unserved_at(self, address: str) -> tuple[Statement, ...]:
+        """Return which Service without rules has an address, and why it has none; or nothing."""
 
 
 class ObjectSource:
@@ -114,6 +117,14 @@ class ObjectSource:
         reason = unserved_reason(found)
         return () if reason is None else (reason,)
 
+    def unserved_at(self, address: str) -> tuple[Statement, ...]:
+        """Return which Service without rules has an address, from the objects."""
+        for service in services_at(address, self._cluster.services.values()):
+            reason = unserved_reason(service)
+            if reason is not None:
+                return (state(Sentence.OF_UNSERVED, address=address, service=service.key), reason)
+        return ()
+
 
 class KernelSource:
     """knft's rules in the kernel alone."""
@@ -142,6 +153,10 @@ class KernelSource:
         """Return that the rules have no such Service; they do not tell why."""
         existing = frozenset[NamespacedName]().union(*(facts.services() for facts in self.facts.values()))
         return () if service in existing else missing_service(service, existing)
+
+    def unserved_at(self, address: str) -> tuple[Statement, ...]:  # noqa: ARG002 - of the protocol
+        """Return nothing: rules have no Services without rules."""
+        return ()
 
 
 def explain(query: Query, source: Source, kernel: NodeRules | None = None) -> Explanation:
@@ -251,6 +266,9 @@ class _Explainer:
         if users:
             return self._endpoint(query, users)
         outcomes = probes.outcomes(query.address, query.port, query.protocol) if query.port else ()
+        unserved = self._source.unserved_at(query.address)
+        if unserved and not facts.ports_at(query.address):
+            return self._explanation(query, (*unserved, unserved_address(query, facts)), (), outcomes)
         return self._explanation(query, (missing_address(query, facts, probes),), (), outcomes, found=False)
 
     def _owner(self, query: AddressQuery, facts: Facts, probes: Probes) -> tuple[ServicePortName, str] | None:

@@ -45,6 +45,14 @@ def missing_address(query: AddressQuery, facts: Facts, probes: Probes) -> Statem
     return state(Sentence.NOT_A_FRONTEND, what=query.text)
 
 
+def unserved_address(query: AddressQuery, facts: Facts) -> Statement:
+    """Return what happens to packets to an address of a Service without rules."""
+    cidr = facts.service_cidr(query.address)
+    if cidr:
+        return state(Sentence.UNSERVED_DROPPED, address=query.address, cidr=cidr)
+    return state(Sentence.UNSERVED_KEPT, address=query.address)
+
+
 def _other_port(query: AddressQuery, there: _Frontends, facts: Facts) -> Statement:
     """Return which ports an address has instead."""
     kinds = {facts.kinds[key, owner] for key, owner in there}

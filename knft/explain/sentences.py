@@ -57,6 +57,10 @@ class Sentence(enum.Enum):
         "knft has no {family} endpoints for Service {service}, so {family} connections to it are rejected: {error}"
     )
 
+    OF_UNSERVED = "{address} is an address of Service {service}"
+    UNSERVED_DROPPED = "{cidr} is a Service CIDR, so packets to {address} are dropped"
+    UNSERVED_KEPT = "{address} is in no Service CIDR, so knft does not translate packets to it"
+
     # What does not exist.
     NO_SERVICE = "there is no Service {service}"
     NO_SUCH_PORT = "Service {service} has no port {port}, only {found}"

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from knft.explain.sentences import Sentence, Statement, state
 from knft.families import Family
+from knft.model.addresses import canonical_text
 from knft.model.objects import Service
 from knft.track.expand import expand_service
 from knft.track.size_limits import frontends_error
@@ -25,6 +26,18 @@ def unserved_reason(service: Service) -> Statement | None:
     if error:
         return state(Sentence.TOO_MANY_FRONTENDS, service=name, error=error)
     return None if _has_cluster_ip(service, Family) else state(Sentence.NO_CLUSTER_IP, service=name)
+
+
+def services_at(address: str, services: Iterable[Service]) -> tuple[Service, ...]:
+    """Return the Services that have an address as cluster IP or external IP, whether knft serves them or not."""
+    found = (each for each in services if address in map(canonical_text, _addresses(each)))
+    return tuple(sorted(found, key=lambda each: each.key))
+
+
+def _addresses(service: Service) -> Iterable[str]:
+    spec = service.spec
+    cluster_ip = (spec.cluster_ip,) if spec.cluster_ip else ()
+    return (*cluster_ip, *(spec.cluster_ips or ()), *(spec.external_ips or ()))
 
 
 def _has_cluster_ip(service: Service, families: Iterable[Family]) -> bool:

@@ -80,7 +80,6 @@ CASES = (
     Case("headless", (S.HEADLESS,), (Direct("local-4", "[$remote-3]:8080", "remote-3"),)),
     Case("elsewhere", (S.EXTERNAL_NAME,), (Direct("outside", "[$external.97]:80", "remote"),)),
     Case("unassigned", (S.NO_CLUSTER_IP,), (Direct("outside", "[$external.98]:80", "remote"),)),
-    Case("portless", (S.NO_PORTS,), (Direct("outside", "[$cluster.99]:80", "dropped"),)),
     Case("foreign", (S.OTHER_PROXY,), (Direct("outside", "[$cluster.61]:80", "dropped"),)),
     Case("wide", (S.TOO_MANY_FRONTENDS,), (Direct("outside", "[$cluster.62]:80", "dropped"),)),
     Case("crowded", (S.TOO_MANY_ENDPOINTS,)),
@@ -100,6 +99,7 @@ CASES = (
     Case("[$cluster.53]:53", (S.CLUSTER_IP_OTHER_PROTOCOL,)),
     Case("[$external.96]:80", (S.EXTERNAL_OTHER_PORT,)),
     Case("[$external.99]:80", (S.NOT_A_FRONTEND,)),
+    Case("[$external.97]:80", (S.OF_UNSERVED, S.EXTERNAL_NAME, S.UNSERVED_KEPT)),
     Case("[$node]:31999", (S.NODE_ADDRESS,)),
     Case("[$node.pods]:30020", (S.NODE_PORT_ELSEWHERE,)),
     Case("[$node]:30053/tcp", (S.NODE_PORT_OTHER_PROTOCOL,)),
@@ -110,6 +110,8 @@ _LARGE_PORTS, _LARGE_ADDRESSES, _ENDPOINTS = 500, 101, 151
 IN_OTHER_TESTS = frozenset(
     {
         S.NO_NODE_PORT_ADDRESS,
+        S.NO_PORTS,
+        S.UNSERVED_DROPPED,
         S.KERNEL_SERVED,
         S.KERNEL_UNSERVED,
         S.KERNEL_EQUAL,
@@ -315,3 +317,14 @@ def test_node_ports_that_no_address_accepts(node: Node) -> None:
         assert explained.clients.dial("outside", own, 30020) == Rejected("reset")
         missing = explained.explain(f"[{own}]:30020", version)
         assert [each.kind for each in missing.conclusion] == ["node_port_elsewhere"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_service_without_ports_is_dropped(node: Node, version: plan.Version) -> None:
+    """A server answers at its address, unless knft drops the packets."""
+    explained = node.load(WITHOUT_NODE_PORTS)
+    assert {"no_ports"} == _kinds(explained.explain("portless", version))
+    found = explained.explain("[$cluster.99]:80", version)
+    assert [each.kind for each in found.conclusion] == ["of_unserved", "no_ports", "unserved_dropped"]
+    assert {outcome.fate for outcome in found.outcomes} == {"dropped"}
+    explained.clients.check(found.outcomes, address("cluster.99", version), 80, "TCP")
