@@ -46,7 +46,7 @@ def _add_port(layout: Layout, port: ExplainedPort) -> None:
 
 
 def _facts(port: ExplainedPort) -> Iterator[tuple[str, str]]:
-    yield "summary", "; ".join(each.text for each in port.problems or (port.conclusion,))
+    yield "summary", "; ".join(dict.fromkeys(each.text for each in (*port.problems, port.conclusion)))
     if port.internal_traffic_policy:
         external = f", external {port.external_traffic_policy}" if port.external_traffic_policy else ""
         yield "policy", f"internal {port.internal_traffic_policy}{external}"

@@ -31,19 +31,16 @@ def endpoint_state(endpoint: Endpoint) -> EndpointState:
     return "serving" if traits.serving else "terminating"
 
 
-def traffic_of(plan: ServicePlan) -> tuple[Traffic, ...]:
-    """Return the kinds of traffic that the traffic policies of a Service port distinguish."""
-    return tuple(_traffic_of(plan))
-
-
-def _traffic_of(plan: ServicePlan) -> Iterator[Traffic]:
+def traffic_of(plan: ServicePlan, *, knows_pods: bool) -> Iterator[Traffic]:
+    """Yield the kinds of traffic that the traffic policies distinguish; rules may not know pods from other hosts."""
     port = plan.port
     yield Traffic("the cluster IP", "internalTrafficPolicy" if port.internal_policy_local else None)
     if not port.is_externally_accessible:
         return
     if port.external_policy_local:
-        yield Traffic("external frontends from outside", "externalTrafficPolicy")
-        yield Traffic("external frontends from pods and this node", None)
+        far, near = ("from outside", "from pods and this node") if knows_pods else ("from any host", "from this node")
+        yield Traffic(f"external frontends {far}", "externalTrafficPolicy")
+        yield Traffic(f"external frontends {near}", None)
     else:
         yield Traffic("external frontends", None)
 
@@ -51,16 +48,17 @@ def _traffic_of(plan: ServicePlan) -> Iterator[Traffic]:
 class UseReasons:
     """Finds the reasons for the endpoints of one Service port."""
 
-    def __init__(self, plan: ServicePlan, endpoints: Sequence[Endpoint], node: NodeView) -> None:
+    def __init__(self, plan: ServicePlan, endpoints: Sequence[Endpoint], node: NodeView, *, knows_pods: bool) -> None:
         """``endpoints`` are all endpoints of the Service port."""
-        self._plan, self._node = plan, node
+        self._node = node
+        self._traffic = tuple(traffic_of(plan, knows_pods=knows_pods))
         self._hints = applied_hints([each for each in endpoints if each.ready], node.name, node.zone)
         self._cluster = frozenset(plan.endpoints.cluster)
         self._local = frozenset(plan.endpoints.local)
 
     def uses(self, endpoint: Endpoint) -> tuple[EndpointUse, ...]:
         """Return whether each kind of traffic uses an endpoint, and why."""
-        return tuple(self._use(endpoint, traffic) for traffic in traffic_of(self._plan))
+        return tuple(self._use(endpoint, traffic) for traffic in self._traffic)
 
     def _use(self, endpoint: Endpoint, traffic: Traffic) -> EndpointUse:
         chosen = self._cluster if traffic.local_policy is None else self._local

@@ -319,16 +319,17 @@ def _use(ports: list[ExplainedPort]) -> Iterator[Statement]:
 
 
 def _conclusion(services: str, ports: list[ExplainedPort]) -> tuple[Statement, ...]:
-    """Return the conclusion about Service ports: for a single one that of each family, else a count of problems."""
+    """Return the conclusion about Service ports: of a single one the problems in each family, of several a count."""
     problems = [port for port in ports if port.problems]
     names = dict.fromkeys((port.port, port.protocol) for port in ports)
     if len(names) == 1:
-        return tuple(dict.fromkeys(port.conclusion for port in problems or ports))
+        statements = (*(each for port in ports for each in port.problems), *(port.conclusion for port in ports))
+        return tuple(dict.fromkeys(statements))
     if not problems:
         return (state(Sentence.ALL_SERVED, count=len(names), services=services),)
     count = len(dict.fromkeys((port.port, port.protocol) for port in problems))
     some = state(Sentence.SOME_UNSERVED, count=count, total=len(names), services=services)
-    return (some, problems[0].conclusion)
+    return (some, problems[0].problems[0])
 
 
 def _agreement(query: Query, found: Explanation, source: Source, kernel: NodeRules) -> tuple[Statement, ...]:

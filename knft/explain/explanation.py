@@ -31,7 +31,8 @@ class EndpointUse(Struct, frozen=True):
     """Whether traffic of one kind uses an endpoint, and why.
 
     ``traffic`` is ``the cluster IP``, ``external frontends``, or, if externalTrafficPolicy is Local, ``external
-    frontends from outside`` and ``external frontends from pods and this node``.
+    frontends from outside`` and ``external frontends from pods and this node``. If the rules do not tell pods from
+    other hosts, the last two end in ``from any host`` and ``from this node``.
     """
 
     traffic: str
@@ -58,7 +59,8 @@ class ExplainedEndpoint(Struct, frozen=True):
 class ExplainedPort(Struct, frozen=True):
     """A Service port in one family.
 
-    ``problems`` are statements about what clients may not expect. ``other_endpoints`` counts the endpoints that are not
+    ``conclusion`` tells how many endpoints get connections, or why none does. ``problems`` are statements about what
+    clients may not expect. ``other_endpoints`` counts the endpoints that are not
     listed, because WHAT names one of them. ``source_ranges`` are the sources that may reach its load balancer IPs, all
     if empty.
     """

@@ -79,7 +79,7 @@ def _node_address(query: AddressQuery, facts: Facts) -> Statement:
         return state(Sentence.NODE_PORT_ELSEWHERE, owner=owner, port=number, address=query.address)
     if node_ports:
         return missing_node_port(NodePortQuery(query.text, query.port, query.protocol), facts)
-    what = f"NodePort {number_text(query.port, query.protocol)}" if query.port else "frontend there"
+    what = f"NodePort {number_text(query.port, query.protocol)}" if query.port else "a frontend there"
     return state(Sentence.NODE_ADDRESS, address=query.address, what=what)
 
 

@@ -79,6 +79,11 @@ class Probes:
         """The IP family."""
         return f"IPv{self._version}"
 
+    @property
+    def knows_pods(self) -> bool:
+        """Whether the rules tell pods from other hosts."""
+        return any(client == "pod" for client, _ in self._clients)
+
     def is_node_address(self, address: str) -> bool:
         """Whether an address is known to be the node's."""
         return contains(self._node_addresses, int(ip_address(address)))

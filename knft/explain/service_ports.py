@@ -64,7 +64,7 @@ class PortExplainer:
             port=str(name),
             protocol=name.protocol,
             family=family.value,
-            conclusion=problems[0] if problems else served,
+            conclusion=problems[0] if plan.internal is TrafficAction.REJECT else served,
             problems=problems,
             frontends=frontends,
             endpoints=shown,
@@ -79,7 +79,7 @@ class PortExplainer:
     def _endpoints(
         self, plan: ServicePlan, endpoints: tuple[Endpoint, ...], view: View
     ) -> tuple[ExplainedEndpoint, ...]:
-        reasons = UseReasons(plan, endpoints, view.objects.node)
+        reasons = UseReasons(plan, endpoints, view.objects.node, knows_pods=view.probes.knows_pods)
         index = EndpointDetailsIndex(self._cluster, plan.name.service, view.family)
         return tuple(_endpoint(each, index.details(each), reasons.uses(each)) for each in endpoints)
 

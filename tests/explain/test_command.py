@@ -17,10 +17,14 @@ import pytest
 
 import knft.explain.explanation as form
 from knft.cli.explain_text import format_explanation
+from knft.cli.manifests import read_manifests
+from knft.comparison.explained import object_source
+from knft.config import Config
 from knft.errors import KnftError
 from knft.explain.explain import ObjectSource
 from knft.explain.sentences import Sentence
 from tests.explain.shop import FLAGS, explain_in, invoke, source, write_manifests
+from tests.explain.used_endpoints import check_used_endpoints
 from tests.support.knft_command import KNFT
 
 SCHEMA = Path(form.__file__).with_name("explanation.schema.json")
@@ -70,12 +74,23 @@ def test_terminal_has_its_width_up_to_200(manifests: Path, shop: ObjectSource, c
     master, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    environment["PYTHONHASHSEED"] = str(columns)  # The output must not depend on the order of sets.
     with subprocess.Popen(command, stdout=terminal, env=environment) as process:
         os.close(terminal)
         printed = b"".join(iter(lambda: _read(master), b""))
         assert process.wait() == 0
     os.close(master)
     assert printed.decode().replace("\r\n", "\n") == golden_text(shop, "frontend", str(min(columns, 200)))
+
+
+def test_pods_that_rules_do_not_know_are_like_other_hosts(manifests: Path) -> None:
+    found = object_source(read_manifests((str(manifests),), described=True), Config("node-1"))
+    (port, _) = explain_in(found, "shop/frontend").ports
+    traffic = {use.traffic for endpoint in port.endpoints for use in endpoint.uses}
+    assert "external frontends from any host" in traffic
+    for frontend in port.frontends:
+        assert {outcome.client for outcome in frontend.outcomes} == {"any", "node"}
+        check_used_endpoints(port, frontend)
 
 
 def _read(terminal: int) -> bytes:
