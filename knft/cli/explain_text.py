@@ -30,6 +30,8 @@ def format_explanation(found: Explanation, width: int | None) -> str:
 def _header(found: Explanation) -> Iterator[tuple[str, str]]:
     zone = f" in zone {found.zone}" if found.zone else ""
     yield "source", found.source + (f", on node {found.node}{zone}" if found.node else "")
+    for warning in found.warnings:
+        yield "warning", warning
     if found.kernel:
         yield "kernel", "; ".join(each.text for each in found.kernel)
 

@@ -16,7 +16,7 @@ from knft.explain.outcomes import ClientOutcome, Probes
 from knft.explain.query import AddressQuery, NodePortQuery, Query, ServiceQuery
 from knft.explain.sentences import Sentence, Statement, state
 from knft.explain.service_ports import PortExplainer, View
-from knft.explain.unserved import services_at, unserved_reason
+from knft.explain.unserved import proxied_at, services_at, unserved_reason
 from knft.explain.words import listed, number_text
 from knft.families import FAMILY_OF_VERSION, Family, IpVersion
 from knft.interpret.ranges import Ranges
@@ -53,6 +53,7 @@ class Source(Interface):
     name: str
     node: str
     zone: str
+    warnings: tuple[str, ...]
     facts: dict[Family, Facts]
     probes: dict[Family, Probes]
 
@@ -72,9 +73,9 @@ class Source(Interface):
 class ObjectSource:
     """The objects of a cluster, with the rules made from them."""
 
-    def __init__(self, name: str, cluster: Cluster, node_rules: NodeRules) -> None:
-        """``name`` describes the objects."""
-        self.name, self._cluster = name, cluster
+    def __init__(self, name: str, cluster: Cluster, node_rules: NodeRules, warnings: tuple[str, ...] = ()) -> None:
+        """``name`` describes the objects; ``warnings`` are problems of the node's settings."""
+        self.name, self._cluster, self.warnings = name, cluster, warnings
         views = cluster.families.values()
         self.node = next((each.node.name for each in views), "")
         self.zone = next((each.node.zone for each in views), "")
@@ -119,6 +120,9 @@ class ObjectSource:
 
     def unserved_at(self, address: str) -> tuple[Statement, ...]:
         """Return which Service without rules has an address, from the objects."""
+        proxied = proxied_at(address, self._cluster.services.values())
+        if proxied is not None:
+            return (proxied,)
         for service in services_at(address, self._cluster.services.values()):
             reason = unserved_reason(service)
             if reason is not None:
@@ -130,6 +134,7 @@ class KernelSource:
     """knft's rules in the kernel alone."""
 
     node, zone = "", ""
+    warnings: tuple[str, ...] = ()
 
     def __init__(self, name: str, node_rules: NodeRules) -> None:
         """``name`` describes the rules."""
@@ -195,7 +200,15 @@ class _Explainer:
     ) -> Explanation:
         source = self._source
         return Explanation(
-            query.text, found, tuple(conclusion), source.name, source.node, source.zone, tuple(ports), outcomes
+            query.text,
+            found,
+            tuple(conclusion),
+            source.name,
+            source.node,
+            source.zone,
+            source.warnings,
+            tuple(ports),
+            outcomes,
         )
 
     def _service(self, query: ServiceQuery) -> Explanation:
@@ -268,7 +281,9 @@ class _Explainer:
         outcomes = probes.outcomes(query.address, query.port, query.protocol) if query.port else ()
         unserved = self._source.unserved_at(query.address)
         if unserved and not facts.ports_at(query.address):
-            return self._explanation(query, (*unserved, unserved_address(query, facts)), (), outcomes)
+            is_proxied = unserved[0].kind == Sentence.PROXY_MODE.name.lower()
+            rest = () if is_proxied else (unserved_address(query, facts),)
+            return self._explanation(query, (*unserved, *rest), (), outcomes)
         return self._explanation(query, (missing_address(query, facts, probes),), (), outcomes, found=False)
 
     def _owner(self, query: AddressQuery, facts: Facts, probes: Probes) -> tuple[ServicePortName, str] | None:

@@ -57,6 +57,7 @@ class Sentence(enum.Enum):
         "knft has no {family} endpoints for Service {service}, so {family} connections to it are rejected: {error}"
     )
 
+    PROXY_MODE = "{address} is a load balancer IP of Service {service} with ipMode Proxy, so knft does not translate packets to it"
     OF_UNSERVED = "{address} is an address of Service {service}"
     UNSERVED_DROPPED = "{cidr} is a Service CIDR, so packets to {address} are dropped"
     UNSERVED_KEPT = "{address} is in no Service CIDR, so knft does not translate packets to it"

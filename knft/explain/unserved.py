@@ -34,6 +34,16 @@ def services_at(address: str, services: Iterable[Service]) -> tuple[Service, ...
     return tuple(sorted(found, key=lambda each: each.key))
 
 
+def proxied_at(address: str, services: Iterable[Service]) -> Statement | None:
+    """Return which Service has an address as load balancer IP whose packets the load balancer itself handles."""
+    for service in sorted(services, key=lambda each: each.key):
+        status = service.status.load_balancer if service.status is not None else None
+        for ingress in (status.ingress or ()) if status is not None else ():
+            if ingress.ip_mode == "Proxy" and ingress.ip and canonical_text(ingress.ip) == address:
+                return state(Sentence.PROXY_MODE, address=address, service=service.key)
+    return None
+
+
 def _addresses(service: Service) -> Iterable[str]:
     spec = service.spec
     cluster_ip = (spec.cluster_ip,) if spec.cluster_ip else ()

@@ -83,6 +83,16 @@ def test_terminal_has_its_width_up_to_200(manifests: Path, shop: ObjectSource, c
     assert printed.decode().replace("\r\n", "\n") == golden_text(shop, "frontend", str(min(columns, 200)))
 
 
+@pytest.mark.parametrize(
+    ("node", "warning"),
+    [("node-7", "--node: there is no Node 'node-7'; the Nodes are node-1"), ("node-1", None)],
+)
+def test_wrong_name_of_the_node_is_a_warning(manifests: Path, node: str, warning: str | None) -> None:
+    """Policy Local would exclude all endpoints."""
+    done = invoke("shop/frontend", "-f", str(manifests), *FLAGS, "--node", node, "-o", "json")
+    assert json.loads(done.stdout)["warnings"] == ([] if warning is None else [warning])
+
+
 def test_pods_that_rules_do_not_know_are_like_other_hosts(manifests: Path) -> None:
     found = object_source(read_manifests((str(manifests),), described=True), Config("node-1"))
     (port, _) = explain_in(found, "shop/frontend").ports
