@@ -25,6 +25,7 @@ from knft.model.names import NamespacedName, ServicePortName
 
 Rules = Mapping[IpVersion, RuleSet]
 _COMMENT_BYTES = 128
+_NO_SERVICE = frozenset({Sentence.NO_SERVICE.name.lower(), Sentence.KERNEL_NO_SERVICE.name.lower()})
 
 
 class NodeRules(Struct, frozen=True):
@@ -157,7 +158,7 @@ class KernelSource:
     def unserved(self, service: NamespacedName) -> tuple[Statement, ...]:
         """Return that the rules have no such Service; they do not tell why."""
         existing = frozenset[NamespacedName]().union(*(facts.services() for facts in self.facts.values()))
-        return () if service in existing else missing_service(service, existing)
+        return () if service in existing else missing_service(service, existing, Sentence.KERNEL_NO_SERVICE)
 
     def unserved_at(self, address: str) -> tuple[Statement, ...]:  # noqa: ARG002 - of the protocol
         """Return nothing: rules have no Services without rules."""
@@ -215,8 +216,8 @@ class _Explainer:
         names = self._ports_of(query.service)
         if not names:
             reason = self._source.unserved(query.service)
-            is_missing = any(each.kind == Sentence.NO_SERVICE.name.lower() for each in reason)
-            return self._explanation(query, reason, found=not is_missing)
+            is_found = not any(each.kind in _NO_SERVICE for each in reason)
+            return self._explanation(query, reason, found=is_found)
         chosen = [(name, family) for name, family in names if _is_port(query, name, self._numbers(name, family))]
         if not chosen:
             found = listed(dict.fromkeys(self._port_text(name, family) for name, family in names))

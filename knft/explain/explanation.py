@@ -84,9 +84,9 @@ class Explanation(Struct, frozen=True):
     """What WHAT is, and what its packets get.
 
     ``found`` is false if no Service, frontend or endpoint is WHAT. ``conclusion`` are the statements of the first
-    line. ``source`` names where frontends and endpoints come from, ``warnings`` problems of the node's settings. ``outcomes`` are those of packets to WHAT if it is
-    an address that is no frontend. ``kernel`` tells whether the kernel's rules agree, empty unless that was asked for.
-    ``version`` is the version of this format.
+    line. ``source`` names where frontends and endpoints come from, ``warnings`` problems of the node's settings.
+    ``outcomes`` are those of packets to WHAT if it is an address that is no frontend. ``kernel`` tells whether the
+    kernel's rules agree, empty unless that was asked for. ``version`` is the version of this format.
     """
 
     what: str

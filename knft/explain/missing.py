@@ -15,10 +15,12 @@ from knft.protocols import NFT_PROTOCOLS
 _Frontends = tuple[tuple[FrontendKey, ServicePortName], ...]
 
 
-def missing_service(name: NamespacedName, existing: Iterable[NamespacedName]) -> tuple[Statement, ...]:
+def missing_service(
+    name: NamespacedName, existing: Iterable[NamespacedName], sentence: Sentence = Sentence.NO_SERVICE
+) -> tuple[Statement, ...]:
     """Return that there is no such Service, and similar names."""
     names = similar_services(name, existing)
-    unknown = state(Sentence.NO_SERVICE, service=name)
+    unknown = state(sentence, service=name)
     return (unknown, state(Sentence.DID_YOU_MEAN, names=" or ".join(names))) if names else (unknown,)
 
 

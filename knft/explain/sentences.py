@@ -57,13 +57,17 @@ class Sentence(enum.Enum):
         "knft has no {family} endpoints for Service {service}, so {family} connections to it are rejected: {error}"
     )
 
-    PROXY_MODE = "{address} is a load balancer IP of Service {service} with ipMode Proxy, so knft does not translate packets to it"
+    PROXY_MODE = (
+        "{address} is a load balancer IP of Service {service} with ipMode Proxy, so knft does not translate packets to "
+        "it"
+    )
     OF_UNSERVED = "{address} is an address of Service {service}"
     UNSERVED_DROPPED = "{cidr} is a Service CIDR, so packets to {address} are dropped"
     UNSERVED_KEPT = "{address} is in no Service CIDR, so knft does not translate packets to it"
 
     # What does not exist.
     NO_SERVICE = "there is no Service {service}"
+    KERNEL_NO_SERVICE = "the kernel's rules have no frontend of Service {service}"
     NO_SUCH_PORT = "Service {service} has no port {port}, only {found}"
     DID_YOU_MEAN = "did you mean {names}?"
     UNALLOCATED = "no Service has {address}; {cidr} is a Service CIDR, so packets to it are dropped"

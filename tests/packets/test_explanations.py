@@ -113,6 +113,7 @@ IN_OTHER_TESTS = frozenset(
         S.NO_NODE_PORT_ADDRESS,
         S.NO_PORTS,
         S.UNSERVED_DROPPED,
+        S.KERNEL_NO_SERVICE,
         S.KERNEL_SERVED,
         S.KERNEL_UNSERVED,
         S.KERNEL_EQUAL,
@@ -263,7 +264,8 @@ def test_explanations_from_the_kernel_alone_have_the_same_outcomes(explained: Ex
                 other = ports[port.port, port.protocol, port.family]
                 assert _outcomes(port) == _outcomes(other), case.what
                 assert port.affinity_seconds == other.affinity_seconds
-    assert {S.KERNEL_SERVED.name.lower(), S.KERNEL_UNSERVED.name.lower()} <= kinds
+    stated = (S.KERNEL_SERVED, S.KERNEL_UNSERVED, S.KERNEL_NO_SERVICE)
+    assert {each.name.lower() for each in stated} <= kinds
 
 
 def _outcomes(port: ExplainedPort) -> dict[str, tuple[ClientOutcome, ...]]:
