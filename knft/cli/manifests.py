@@ -6,7 +6,8 @@ import click
 
 from knft.errors import SourceError
 from knft.model.objects import ObjectChange
-from knft.source.decode import DESCRIBED_KINDS, KINDS
+from knft.source.decode import KINDS
+from knft.source.described_kinds import DESCRIBED_KINDS
 from knft.source.files import error_reason, read_stream
 from knft.source.paths import read_paths
 

@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Struct
 
 from knft.errors import SourceError
-from knft.model import described
 from knft.model.objects import EndpointSlice, KubeObject, Node, Service, ServiceCIDR
 from knft.model.unknown import ANYTHING, NOTHING_UNKNOWN, UnknownObjects
 from knft.source.decode_errors import describe_decode_error
@@ -28,8 +27,6 @@ KINDS: dict[tuple[str, str], type[KubeObject]] = {
     ("networking.k8s.io/v1beta1", "ServiceCIDR"): ServiceCIDR,
 }
 """The supported kinds, by apiVersion and kind."""
-DESCRIBED_KINDS = {**KINDS, ("discovery.k8s.io/v1", "EndpointSlice"): described.EndpointSlice}
-"""The supported kinds, with the fields that only people read."""
 
 MAX_PROBLEMS_PER_OBJECT = 10
 """How many problems of one object are reported."""

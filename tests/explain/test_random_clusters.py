@@ -16,7 +16,8 @@ from knft.explain.explanation import Explanation
 from knft.explain.query import parse_query
 from knft.explain.sentences import Sentence
 from knft.model.objects import ObjectChange
-from knft.source.decode import DESCRIBED_KINDS, decode
+from knft.source.decode import decode
+from knft.source.described_kinds import DESCRIBED_KINDS
 from tests.explain.used_endpoints import check_used_endpoints
 from tests.support.cluster_strategies import NAMES, endpoint_slices, nodes, services
 
