@@ -15,10 +15,10 @@ from knft.cli.options import config_from_options
 from knft.comparison.explained import kernel_rules, kernel_source, object_source
 from knft.config import Config, parse_addresses
 from knft.errors import CaptureError, UsageError
-from knft.explain.explain import KernelSource, ObjectSource
 from knft.explain.explain import explain as explain_query
 from knft.explain.explanation import Explanation
 from knft.explain.query import Query, parse_query
+from knft.explain.sources import KernelSource, ObjectSource
 from knft.model.objects import ObjectChange
 
 STATUS_FOUND, STATUS_NOT_FOUND = 0, 3

@@ -10,8 +10,8 @@ from knft.comparison.sides import address_ranges
 from knft.config import Config
 from knft.decide.node_problems import missing_node_problem, unknown_name_problem
 from knft.explain.cluster import Cluster, FamilyObjects
-from knft.explain.explain import KernelSource, NodeRules, ObjectSource
 from knft.explain.outcomes import pod_addresses
+from knft.explain.sources import KernelSource, NodeRules, ObjectSource
 from knft.families import FAMILY_OF_VERSION, Family
 from knft.interpret.compare.formatting import format_address
 from knft.interpret.ranges import contains

@@ -1,174 +1,29 @@
-"""Explains a query from values: the objects of a cluster with the rules made from them, or the kernel's rules alone."""
+"""Explains a query from a source, and compares it with the kernel's rules."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Protocol as Interface
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from knft.explain.cluster import Cluster
+from knft.explain.agreement import agreement
 from knft.explain.explanation import ExplainedPort, Explanation
-from knft.explain.facts import Facts, facts_of_objects, facts_of_rules, frontend_text
-from knft.explain.kernel_ports import KernelView, explain_kernel_port, kernel_ports_with_endpoint
-from knft.explain.missing import address_kinds, missing_address, missing_node_port, missing_service, unserved_address
+from knft.explain.facts import Facts
+from knft.explain.missing import address_kinds, missing_address, missing_node_port, unserved_address
 from knft.explain.outcomes import ClientOutcome, Probes
 from knft.explain.query import AddressQuery, NodePortQuery, Query, ServiceQuery
 from knft.explain.sentences import Sentence, Statement, state
-from knft.explain.service_ports import PortExplainer, View
-from knft.explain.unserved import proxied_at, services_at, unserved_reason
+from knft.explain.sources import NodeRules, Source
 from knft.explain.words import listed, number_text
-from knft.families import FAMILY_OF_VERSION, Family, IpVersion
-from knft.interpret.ranges import Ranges
-from knft.interpret.rules import RuleSet
+from knft.families import Family
 from knft.model.names import NamespacedName, ServicePortName
 
-Rules = Mapping[IpVersion, RuleSet]
-_COMMENT_BYTES = 128
 _NO_SERVICE = frozenset({Sentence.NO_SERVICE.name.lower(), Sentence.KERNEL_NO_SERVICE.name.lower()})
-
-
-class NodeRules(Struct, frozen=True):
-    """knft's rules on a node, by IP version, and the addresses of the node as ranges and as texts.
-
-    ``nodeport_addresses`` accept NodePorts; the first of each family is the node's own, if that accepts them.
-    """
-
-    rules: Rules
-    node_addresses: Mapping[IpVersion, Ranges]
-    node_ips: Mapping[Family, str]
-    nodeport_addresses: Mapping[Family, str]
-
-    def probes(self) -> dict[Family, Probes]:
-        """Return the probes of each family."""
-        found = {FAMILY_OF_VERSION[version]: rules for version, rules in self.rules.items()}
-        return {
-            family: Probes(rules, self.node_addresses[family.version], self.node_ips.get(family, ""))
-            for family, rules in found.items()
-        }
-
-
-class Source(Interface):
-    """Where frontends and endpoints come from."""
-
-    name: str
-    node: str
-    zone: str
-    warnings: tuple[str, ...]
-    facts: dict[Family, Facts]
-    probes: dict[Family, Probes]
-
-    def explain_port(self, name: ServicePortName, family: Family, address: str = "", port: int = 0) -> ExplainedPort:
-        """Explain a Service port; list only endpoints with ``address`` and ``port``, if these are given."""
-
-    def ports_of_endpoint(self, family: Family, address: str, port: int) -> tuple[ServicePortName, ...]:
-        """Return the Service ports that have an endpoint, whether it is used or not."""
-
-    def unserved(self, service: NamespacedName) -> tuple[Statement, ...]:
-        """Return why a Service has no rules; that it does not exist, with similar names; or nothing."""
-
-    def unserved_at(self, address: str) -> tuple[Statement, ...]:
-        """Return which Service without rules has an address, and why it has none; or nothing."""
-
-
-class ObjectSource:
-    """The objects of a cluster, with the rules made from them."""
-
-    def __init__(self, name: str, cluster: Cluster, node_rules: NodeRules, warnings: tuple[str, ...] = ()) -> None:
-        """``name`` describes the objects; ``warnings`` are problems of the node's settings."""
-        self.name, self._cluster, self.warnings = name, cluster, warnings
-        views = cluster.families.values()
-        self.node = next((each.node.name for each in views), "")
-        self.zone = next((each.node.zone for each in views), "")
-        self.probes = node_rules.probes()
-        self.facts = {family: facts_of_objects(cluster, family) for family in cluster.families}
-        self._explainer = PortExplainer(
-            cluster,
-            {
-                family: View(
-                    family,
-                    cluster.families[family],
-                    self.facts[family],
-                    probes,
-                    node_rules.nodeport_addresses.get(family, ""),
-                )
-                for family, probes in self.probes.items()
-            },
-        )
-
-    def explain_port(self, name: ServicePortName, family: Family, address: str = "", port: int = 0) -> ExplainedPort:
-        """Explain a Service port from objects."""
-        return self._explainer.explain(name, family, address, port)
-
-    def ports_of_endpoint(self, family: Family, address: str, port: int) -> tuple[ServicePortName, ...]:
-        """Return the Service ports with this endpoint in their EndpointSlices."""
-        objects = self._cluster.families[family]
-        found = (
-            name
-            for name in objects.ports
-            for each in objects.endpoints.get(name, ())
-            if each.address == address and port in (0, each.port)
-        )
-        return tuple(sorted(set(found)))
-
-    def unserved(self, service: NamespacedName) -> tuple[Statement, ...]:
-        """Return why a Service has no rules, from the object."""
-        found = self._cluster.services.get(service)
-        if found is None:
-            return missing_service(service, self._cluster.services)
-        reason = unserved_reason(found)
-        return () if reason is None else (reason,)
-
-    def unserved_at(self, address: str) -> tuple[Statement, ...]:
-        """Return which Service without rules has an address, from the objects."""
-        proxied = proxied_at(address, self._cluster.services.values())
-        if proxied is not None:
-            return (proxied,)
-        for service in services_at(address, self._cluster.services.values()):
-            reason = unserved_reason(service)
-            if reason is not None:
-                return (state(Sentence.OF_UNSERVED, address=address, service=service.key), reason)
-        return ()
-
-
-class KernelSource:
-    """knft's rules in the kernel alone."""
-
-    node, zone = "", ""
-    warnings: tuple[str, ...] = ()
-
-    def __init__(self, name: str, node_rules: NodeRules) -> None:
-        """``name`` describes the rules."""
-        self.name = name
-        self.probes = node_rules.probes()
-        self.facts = {family: facts_of_rules(probes.rules) for family, probes in self.probes.items()}
-        self._views = {
-            family: KernelView(self.facts[family], probes, node_rules.nodeport_addresses.get(family, ""))
-            for family, probes in self.probes.items()
-        }
-
-    def explain_port(self, name: ServicePortName, family: Family, address: str = "", port: int = 0) -> ExplainedPort:
-        """Explain a Service port from rules."""
-        return explain_kernel_port(self._views[family], name, address, port)
-
-    def ports_of_endpoint(self, family: Family, address: str, port: int) -> tuple[ServicePortName, ...]:
-        """Return the Service ports whose rules send connections to this endpoint."""
-        return kernel_ports_with_endpoint(self._views[family], address, port)
-
-    def unserved(self, service: NamespacedName) -> tuple[Statement, ...]:
-        """Return that the rules have no such Service; they do not tell why."""
-        existing = frozenset[NamespacedName]().union(*(facts.services() for facts in self.facts.values()))
-        return () if service in existing else missing_service(service, existing, Sentence.KERNEL_NO_SERVICE)
-
-    def unserved_at(self, address: str) -> tuple[Statement, ...]:  # noqa: ARG002 - of the protocol
-        """Return nothing: rules have no Services without rules."""
-        return ()
 
 
 def explain(query: Query, source: Source, kernel: NodeRules | None = None) -> Explanation:
     """Explain a query; ``kernel`` are rules to compare with those of the source, if any."""
     found = _Explainer(source).explain(query)
-    return found if kernel is None else replace(found, kernel=_agreement(query, found, source, kernel))
+    return found if kernel is None else replace(found, kernel=agreement(query, found, source, kernel))
 
 
 class _Explainer:
@@ -346,39 +201,3 @@ def _conclusion(services: str, ports: list[ExplainedPort]) -> tuple[Statement, .
     count = len(dict.fromkeys((port.port, port.protocol) for port in problems))
     some = state(Sentence.SOME_UNSERVED, count=count, total=len(names), services=services)
     return (some, problems[0].problems[0])
-
-
-def _agreement(query: Query, found: Explanation, source: Source, kernel: NodeRules) -> tuple[Statement, ...]:
-    """Return whether the kernel's rules treat the packets of an explanation as the source's rules do."""
-    others = kernel.probes()
-    families = dict.fromkeys(Family(port.family) for port in found.ports) or dict.fromkeys(source.probes)
-    if isinstance(query, AddressQuery):
-        families = {query.family: None}
-    missing = [state(Sentence.KERNEL_NO_TABLE, family=family.value) for family in families if family not in others]
-    differences = [
-        each
-        for port in found.ports
-        if (family := Family(port.family)) in others
-        for each in _differences(port, source.probes[family], others[family])
-    ]
-    if isinstance(query, AddressQuery) and query.port and not found.ports and query.family in others:
-        probes = source.probes[query.family]
-        if not probes.agree(others[query.family], query.address, query.port, query.protocol):
-            differences.append(state(Sentence.KERNEL_DIFFERENT, frontend=query.text))
-    return tuple(dict.fromkeys((*missing, *differences))) or (state(Sentence.KERNEL_EQUAL),)
-
-
-def _differences(port: ExplainedPort, probes: Probes, other: Probes) -> Iterator[Statement]:
-    owned = [frontend for frontend in port.frontends if frontend.is_owned]
-    for each in owned:
-        if each.at and not probes.agree(other, each.at, each.port, port.protocol):
-            yield state(Sentence.KERNEL_DIFFERENT, frontend=each.what)
-    known = {frontend.what for frontend in owned}
-    for key, name in sorted(facts_of_rules(other.rules).owners.items(), key=lambda item: frontend_text(item[0])):
-        if _is_named(port, name) and frontend_text(key) not in known:
-            yield state(Sentence.KERNEL_EXTRA, frontend=frontend_text(key), port=port.port)
-
-
-def _is_named(port: ExplainedPort, name: ServicePortName) -> bool:
-    """Tell whether a comment, which the kernel limits to 128 bytes, names a Service port."""
-    return (str(name), name.protocol) == (port.port[:_COMMENT_BYTES], port.protocol)

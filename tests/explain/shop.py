@@ -10,9 +10,10 @@ from knft.cli.main import cli
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
 from knft.comparison.explained import object_source
-from knft.explain.explain import ObjectSource, explain
+from knft.explain.explain import explain
 from knft.explain.explanation import Explanation
 from knft.explain.query import parse_query
+from knft.explain.sources import ObjectSource
 
 FLAGS = ("--node", "node-1", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48", "--service-cidr", "10.96.0.0/16")
 

@@ -21,8 +21,8 @@ from knft.cli.manifests import read_manifests
 from knft.comparison.explained import object_source
 from knft.config import Config
 from knft.errors import KnftError
-from knft.explain.explain import ObjectSource
 from knft.explain.sentences import Sentence
+from knft.explain.sources import ObjectSource
 from tests.explain.shop import FLAGS, explain_in, invoke, source, write_manifests
 from tests.explain.used_endpoints import check_used_endpoints
 from tests.support.knft_command import KNFT

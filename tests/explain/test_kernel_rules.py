@@ -6,8 +6,9 @@ from typing import Any
 from knft.comparison.explained import kernel_source
 from knft.comparison.rendered import knft_rules
 from knft.config import Config
-from knft.explain.explain import KernelSource, explain
+from knft.explain.explain import explain
 from knft.explain.query import parse_query
+from knft.explain.sources import KernelSource
 from knft.model.objects import ObjectChange
 from knft.source.decode import decode
 

@@ -11,10 +11,11 @@ from knft.cli.explain_text import format_explanation
 from knft.comparison.explained import kernel_source, object_source
 from knft.comparison.rendered import knft_rules
 from knft.config import Config
-from knft.explain.explain import KernelSource, ObjectSource, explain
+from knft.explain.explain import explain
 from knft.explain.explanation import Explanation
 from knft.explain.query import parse_query
 from knft.explain.sentences import Sentence
+from knft.explain.sources import KernelSource, ObjectSource
 from knft.model.objects import ObjectChange
 from knft.source.decode import decode
 from knft.source.described_kinds import DESCRIBED_KINDS

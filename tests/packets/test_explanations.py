@@ -14,12 +14,13 @@ from knft.cli.main import cli
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
 from knft.comparison.explained import kernel_rules, kernel_source, object_source
-from knft.explain.explain import KernelSource, ObjectSource, explain
+from knft.explain.explain import explain
 from knft.explain.explanation import ExplainedPort, Explanation
 from knft.explain.facts import facts_of_rules
 from knft.explain.outcomes import ClientOutcome
 from knft.explain.query import parse_query
 from knft.explain.sentences import Sentence
+from knft.explain.sources import KernelSource, ObjectSource
 from knft.families import FAMILY_OF_VERSION
 from tests.explain.used_endpoints import check_used_endpoints
 from tests.packets.captured import Captured
