@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import threading
+from functools import partial
 from typing import Any
 
 import click
@@ -206,6 +207,41 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
     from knft.cli.trace import trace as trace_command  # noqa: PLC0415
 
     trace_command(**options)
+
+
+@cli.command(short_help="Explain a Service, an address, a NodePort or an endpoint.")
+@click.argument("what", metavar="WHAT")
+@file_option("-f", "--filename", "paths", multiple=True, metavar="PATH",
+             help="Manifest, directory of manifests, or - for standard input: source of the objects.")  # fmt: skip
+@click.option("--live", is_flag=True,
+              help="With -f: also compare with knft's tables in this machine's kernel; changes nothing.")  # fmt: skip
+@click.option("--local-address", multiple=True, metavar="IP",
+              help="Address of the node, in addition to those of the Node object.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="text: for people; json: for programs, see knft/explain/explanation.schema.json.")  # fmt: skip
+@partial(node_flags, needs_node=False)
+@click.pass_context
+def explain(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
+    """Explain who gets the packets of WHAT, and why. The first line is the conclusion.
+
+    WHAT is a Service (namespace/name, or name in namespace default; with :PORT one of its ports), an address with or
+    without a port (10.96.0.10, 10.96.0.10:53/udp, [fd00::10]:80), a NodePort (:30080/tcp), or an endpoint's address.
+    The default protocol is tcp.
+
+    With -f, Services and endpoints are read from manifests, such as the output of `kubectl get
+    services,endpointslices,nodes -A -o yaml`; the explanation has a reason for each endpoint that is not used. Without
+    -f, knft reads its own tables from this machine's kernel, which hold frontends, endpoints and affinity, but no
+    reasons.
+
+    Exit status 0: WHAT was found and explained. 1: the kernel's tables cannot be read, or the output could not be
+    written. 2: invalid flags or WHAT, or manifests cannot be read. 3: no Service, frontend or endpoint is WHAT; the
+    output says what happens to its packets.
+    """
+    if not options["paths"]:
+        reject_render_flags(context)
+    from knft.cli.explain import explain as explain_command  # noqa: PLC0415
+
+    context.exit(explain_command(**options))
 
 
 @cli.command(short_help="Remove knft's tables, or kube-proxy's leftovers on this machine.")

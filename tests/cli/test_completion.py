@@ -38,6 +38,7 @@ COMPLETED = {
     "run --manifests=man": ["run", "--manifests=manifests/"],
     "diff --against ipv": ["diff", "--against", "ipvs"],
     "diff -f my": ["diff", "-f", "my file.yaml"],
+    "explain web --filename my": ["explain", "web", "--filename", "my file.yaml"],
     "trace --nft-json cap": ["trace", "--nft-json", "captured.json"],
     "render --backend ipvs --existing-ipvs cap": [
         "render", "--backend", "ipvs", "--existing-ipvs", "captured.json",
