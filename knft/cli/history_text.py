@@ -1,4 +1,4 @@
-"""Formats the answer to ``knft history`` as text: for each change when it was in force, what it changed, and why."""
+"""Formats the answer to ``knft history`` as text: the time, content and cause of each change."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

@@ -67,7 +67,7 @@ def _find_daemon() -> int:
         msg = "only root may ask the running knft: run this command as root"
         raise ControlError(msg) from error
     except (OSError, ValueError) as error:
-        msg = f"cannot find the running knft, because the kernel does not tell who has the instance lock: {error}"
+        msg = f"cannot find the running knft: the holder of the instance lock cannot be read: {error}"
         raise ControlError(msg) from error
     if port_id is None:
         msg = (

@@ -22,9 +22,6 @@ from knft.sync.change_origins import MAX_EVENTS, Arrival, ChangeOrigins, Receive
 from knft.track.endpoints import EndpointsChangeTracker, EndpointsMap, TriggerTimes
 from knft.track.services import ServiceChangeTracker, ServicePortMap
 
-_Ports = Mapping[ServicePortName, ServicePort]
-_Endpoints = Mapping[ServicePortName, tuple[Endpoint, ...]]
-
 MAX_TRIGGER_TIMES = 16
 """How many trigger times of a Service are kept while syncs fail; the first ones measure the longest delay."""
 
@@ -207,15 +204,14 @@ class ServiceState:
     def drain(self) -> PendingChanges:
         """Merge the trackers' pending changes, and return the Service ports to plan again."""
         with self._lock:
-            ports_before, endpoints_before = self._take_states_before()
-            changed_services = self._services.update(self._service_tracker)
+            former_ports = self._services.update(self._service_tracker)
             endpoints = self._endpoints.update(self._endpoints_tracker)
-            origins = self._take_origins(changed_services, ports_before, endpoints.changed_ports, endpoints_before)
+            origins = self._take_origins(former_ports, endpoints.former)
             too_large = {**self._endpoints_tracker.too_large, **self._service_tracker.too_large}
             previous, node = self.node, self._next_node
             if node is not None:
                 self.node, self._next_node = node, None
-        changed = set(changed_services | endpoints.changed_ports)
+        changed = {*former_ports, *endpoints.former}
         if node is not None and _plans_differ(previous, node):
             changed.update(self._services)
         if too_large.keys() != self._too_large.keys():
@@ -227,7 +223,7 @@ class ServiceState:
         )
         # Kept in case of an exception below: the trackers no longer have these changes.
         self._drained = drained if self._drained is None else self._drained.merged_with(drained)
-        self._pending_claims |= changed_services
+        self._pending_claims.update(former_ports)
         for name in sorted(self._pending_claims):
             self._affected_by_claims |= self._frontends.claim(name, self._services.ports.get(name))
             self._pending_claims.discard(name)
@@ -235,18 +231,10 @@ class ServiceState:
         self._drained, self._affected_by_claims = None, set()
         return result
 
-    def _take_states_before(self) -> tuple[_Ports, _Endpoints]:
-        """Return the Service ports of the changed Services, and the endpoints of Services with changed slices."""
-        if not self._is_recording:
-            return {}, {}
-        return self._service_tracker.ports_before(), self._endpoints_tracker.endpoints_before()
-
     def _take_origins(
         self,
-        changed_services: Collection[ServicePortName],
-        ports_before: _Ports,
-        changed_endpoints: Collection[ServicePortName],
-        endpoints_before: _Endpoints,
+        former_ports: Mapping[ServicePortName, ServicePort | None],
+        former_endpoints: Mapping[ServicePortName, tuple[Endpoint, ...]],
     ) -> ChangeOrigins:
         """Return where the changes come from; nothing the first time, when all objects are new."""
         events, self._events = self._events, {}
@@ -254,9 +242,7 @@ class ServiceState:
             self._is_recording = self._records_origins
             return ChangeOrigins()
         return ChangeOrigins(
-            {name: ports_before.get(name) for name in changed_services},
-            {name: endpoints_before.get(name, ()) for name in changed_endpoints},
-            {service: tuple(of_service) for service, of_service in events.items()},
+            former_ports, former_endpoints, {service: tuple(of_service) for service, of_service in events.items()}
         )
 
     def service_ports(self) -> Iterator[ServicePortName]:

@@ -59,7 +59,7 @@ class TableWriter:
         self.has_unrecorded_endpoints = False
         """Whether the kernel refused a transaction of which it had accepted endpoints before."""
         self.committed_at = 0.0
-        """When the kernel had the rules of the last transaction; what follows only removes what they no longer use."""
+        """When the kernel accepted the last rules; requests after that only delete unused objects."""
         self._deletes_later = False
         """Whether chains are emptied in the main phase and deleted later, because the kernel refused to delete them."""
         self._audit_lock = threading.Lock()

@@ -18,11 +18,12 @@ TriggerTimes = dict[NamespacedName, tuple[datetime, ...]]
 class EndpointsUpdate(Struct, frozen=True):
     """The result of ``EndpointsMap.update``.
 
-    ``conntrack_cleanup_required`` is true if a changed Service has, or had, UDP endpoints. ``trigger_times`` are when,
-    in UTC, the changes happened in the cluster, for the network programming latency.
+    ``former`` are the earlier endpoints of each Service port whose endpoints changed. ``conntrack_cleanup_required``
+    is true if a changed Service has, or had, UDP endpoints. ``trigger_times`` are when, in UTC, the changes happened in
+    the cluster, for the network programming latency.
     """
 
-    changed_ports: frozenset[ServicePortName]
+    former: Mapping[ServicePortName, tuple[Endpoint, ...]]
     conntrack_cleanup_required: bool
     trigger_times: TriggerTimes
 
@@ -81,13 +82,6 @@ class EndpointsChangeTracker:
         """Return the nodes of all endpoints, those of pending changes included; iterates over all endpoints."""
         return self._cache.node_names()
 
-    def endpoints_before(self) -> dict[ServicePortName, tuple[Endpoint, ...]]:
-        """Return the endpoints that the Services with a pending change had at the last ``drain``."""
-        before: dict[ServicePortName, tuple[Endpoint, ...]] = {}
-        for service in self._cache.changed_services:
-            before.update(_by_service_port(service, self._cache.endpoints(service)))
-        return before
-
     def drain(self) -> tuple[dict[NamespacedName, EndpointsChange], TriggerTimes]:
         """Return the pending changes and their trigger times, and clear them."""
         times = {service: tuple(service_times) for service, service_times in self._trigger_times.items()}
@@ -107,17 +101,17 @@ class EndpointsMap(Mapping[ServicePortName, tuple[Endpoint, ...]]):
     def update(self, tracker: EndpointsChangeTracker) -> EndpointsUpdate:
         """Merge the pending changes of ``tracker``."""
         changes, trigger_times = tracker.drain()
-        changed: set[ServicePortName] = set()
+        former: dict[ServicePortName, tuple[Endpoint, ...]] = {}
         udp = False
         for service, (previous, current) in changes.items():
             before, after = _by_service_port(service, previous), _by_service_port(service, current)
             names = before | after
-            changed.update([name for name in names if before.get(name) != after.get(name)])
+            former.update({name: before.get(name, ()) for name in names if before.get(name) != after.get(name)})
             udp = udp or any(name.protocol == "UDP" for name in names)
             for name in before:
                 self.endpoints.pop(name, None)
             self.endpoints.update(after)
-        return EndpointsUpdate(frozenset(changed), udp, trigger_times)
+        return EndpointsUpdate(former, udp, trigger_times)
 
     def __getitem__(self, name: ServicePortName) -> tuple[Endpoint, ...]:
         """Return the endpoints of one Service port."""

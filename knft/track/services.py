@@ -68,11 +68,6 @@ class ServiceChangeTracker:
         changes = self._changes.values()
         return any(port.node_port for change in changes for port in (change.current or {}).values())
 
-    def ports_before(self) -> ServicePorts:
-        """Return the ports that the Services with a pending change had at the last ``drain``."""
-        changes = self._changes.values()
-        return {name: port for change in changes for name, port in (change.previous or {}).items()}
-
     def drain(self) -> dict[NamespacedName, _PendingChange]:
         """Return the pending changes, and clear them."""
         changes, self._changes = self._changes, {}
@@ -89,18 +84,19 @@ class ServicePortMap(Mapping[ServicePortName, ServicePort]):
         self.node_port_count = 0
         """How many Service ports have a NodePort."""
 
-    def update(self, tracker: ServiceChangeTracker) -> frozenset[ServicePortName]:
-        """Merge the pending changes of ``tracker``; return the Service ports that are new, different or deleted."""
-        changed: set[ServicePortName] = set()
+    def update(self, tracker: ServiceChangeTracker) -> dict[ServicePortName, ServicePort | None]:
+        """Merge the pending changes of ``tracker``; return what the changed Service ports were, None for new ones."""
+        former: dict[ServicePortName, ServicePort | None] = {}
         for change in tracker.drain().values():
             previous, current = change.previous or {}, change.current or {}
-            changed |= {name for name, port in current.items() if previous.get(name) != port}
+            changed = {name for name, port in current.items() if previous.get(name) != port}
             changed |= previous.keys() - current.keys()
+            former.update({name: self.ports.get(name) for name in changed})
             for name in previous.keys() | current.keys():
                 self.node_port_count -= _has_node_port(self.ports.pop(name, None))
             self.ports.update(current)
             self.node_port_count += sum(map(_has_node_port, current.values()))
-        return frozenset(changed)
+        return former
 
     def __getitem__(self, name: ServicePortName) -> ServicePort:
         """Return one Service port."""

@@ -1,4 +1,4 @@
-"""``knft explain`` as a command: exit statuses, formats, widths; and what it finds in the shop of ``shop.py``."""
+"""``knft explain`` as a command: exit statuses, formats, widths, and explanations of the Services in ``shop.py``."""
 
 import fcntl
 import json
@@ -7,12 +7,9 @@ import pty
 import struct
 import subprocess
 import termios
-from inspect import cleandoc
 from pathlib import Path
-from typing import Any
 
 import jsonschema
-import msgspec
 import pytest
 
 import knft.explain.explanation as form
@@ -25,6 +22,7 @@ from knft.explain.sentences import Sentence
 from knft.explain.sources import ObjectSource
 from tests.explain.shop import FLAGS, explain_in, invoke, source, write_manifests
 from tests.explain.used_endpoints import check_used_endpoints
+from tests.support.json_schema import schema_of
 from tests.support.knft_command import KNFT
 
 SCHEMA = Path(form.__file__).with_name("explanation.schema.json")
@@ -144,19 +142,7 @@ def test_json_output_matches_the_schema(manifests: Path, name: str) -> None:
 
 def test_schema_is_current() -> None:
     """``python -m tests.explain.write_golden`` updates it."""
-    assert json.loads(SCHEMA.read_text()) == schema()
-
-
-def schema() -> dict[str, Any]:
-    """Return the schema of an explanation."""
-    found = msgspec.json.schema(form.Explanation)
-    for kind in found["$defs"].values():
-        kind["description"] = cleandoc(kind["description"])
-        kind["additionalProperties"] = False
-    written: dict[str, Any] = json.loads(
-        json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **found})
-    )
-    return written
+    assert json.loads(SCHEMA.read_text()) == schema_of(form.Explanation)
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,10 @@ import json
 import tempfile
 from pathlib import Path
 
+import knft.explain.explanation as form
 from tests.explain.shop import source, write_manifests
-from tests.explain.test_command import GOLDEN, QUESTIONS, SCHEMA, WIDTHS, golden_text, schema
+from tests.explain.test_command import GOLDEN, QUESTIONS, SCHEMA, WIDTHS, golden_text
+from tests.support.json_schema import schema_of
 
 if __name__ == "__main__":
     GOLDEN.mkdir(exist_ok=True)
@@ -14,4 +16,4 @@ if __name__ == "__main__":
         for name in QUESTIONS:
             for width in WIDTHS:
                 (GOLDEN / f"{name}-{width}.txt").write_text(golden_text(shop, name, width))
-    SCHEMA.write_text(json.dumps(schema(), indent=2, ensure_ascii=False) + "\n")
+    SCHEMA.write_text(json.dumps(schema_of(form.Explanation), indent=2, ensure_ascii=False) + "\n")

@@ -1,4 +1,4 @@
-"""Every sentence of ``knft explain`` with real packets: what it says of a destination is what clients get there.
+"""Every sentence of ``knft explain`` agrees with the outcome of real packets.
 
 ``explained.yaml`` has the Services, ``CASES`` the questions. For each question, packets go to every frontend of the
 explanation, from every kind of client that it names.

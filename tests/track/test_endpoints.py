@@ -24,7 +24,7 @@ from tests.support.kube_objects import (
 WEB = NamespacedName("default", "web")
 START = datetime(2024, 1, 1, 12, 0, tzinfo=UTC)
 ONE, TWO, THREE = (tracked_endpoint(f"10.244.0.{octet}") for octet in (1, 2, 3))
-NO_UPDATE = EndpointsUpdate(frozenset(), conntrack_cleanup_required=False, trigger_times={})
+NO_UPDATE = EndpointsUpdate({}, conntrack_cleanup_required=False, trigger_times={})
 
 
 class TrackedEndpoints:
@@ -221,7 +221,8 @@ def test_merge_updates_endpoints_and_returns_changed_ports(case: MergeCase) -> N
     tracked = TrackedEndpoints(*case.before)
     tracked.add(*case.added)
     tracked.remove(*case.removed)
-    assert EndpointsUpdate(case.changed, case.requires_cleanup, {}) == tracked.sync()
+    former = {name: tracked.endpoints.get(name, ()) for name in case.changed}
+    assert EndpointsUpdate(former, case.requires_cleanup, {}) == tracked.sync()
     assert case.expected == dict(tracked.endpoints)
     assert tracked.sync() == NO_UPDATE
 
@@ -230,7 +231,7 @@ def test_merge_does_not_affect_other_services() -> None:
     api = endpoint_slice("api", "10.244.0.3", service="api")
     tracked = TrackedEndpoints(SLICE, api)
     tracked.remove(SLICE)
-    assert {WEB} == {name.service for name in tracked.sync().changed_ports}
+    assert {WEB} == {name.service for name in tracked.sync().former}
     assert {port_name(service="api"): (THREE,)} == dict(tracked.endpoints)
 
 

@@ -34,8 +34,11 @@ class TrackedServices:
         return [self.tracker.record_service(previous, current) for previous, current in changes]
 
     def sync(self) -> frozenset[ServicePortName]:
-        """Merge the pending changes."""
-        return self.ports.update(self.tracker)
+        """Merge the pending changes, and return the names of the changed Service ports."""
+        before = dict(self.ports)
+        former = self.ports.update(self.tracker)
+        assert former == {name: before.get(name) for name in former}
+        return frozenset(former)
 
 
 def _names(*names: str) -> frozenset[NamespacedName]:

@@ -2,7 +2,9 @@
 
 import json
 
-from tests.cli.trace.test_command import SCHEMA, schema
+import knft.interpret.trace as form
+from tests.cli.trace.test_command import SCHEMA
+from tests.support.json_schema import schema_of
 
 if __name__ == "__main__":
-    SCHEMA.write_text(json.dumps(schema(), indent=2, ensure_ascii=False) + "\n")
+    SCHEMA.write_text(json.dumps(schema_of(form.Trace), indent=2, ensure_ascii=False) + "\n")

@@ -1,17 +1,15 @@
 """``knft trace`` as a command: output formats, the JSON schema, and invalid flags."""
 
 import json
-from inspect import cleandoc
 from pathlib import Path
-from typing import Any
 
 import jsonschema
-import msgspec
 import pytest
 
 import knft.interpret.trace as form
 from knft.errors import KnftError
 from tests.cli.trace.cluster import FLAGS, invoke_trace, trace, write_manifests
+from tests.support.json_schema import schema_of
 
 SCHEMA = Path(form.__file__).with_name("trace.schema.json")
 PACKET = ("--from", "192.0.2.99", "--to", "10.96.0.10:80/tcp")
@@ -50,19 +48,7 @@ def test_json_output_matches_the_schema(cluster: Path, mode: str, to: str) -> No
 
 def test_schema_is_current() -> None:
     """``python -m tests.cli.trace.schema`` updates it."""
-    assert json.loads(SCHEMA.read_text()) == schema()
-
-
-def schema() -> dict[str, Any]:
-    """Return the schema of a trace."""
-    found = msgspec.json.schema(form.Trace)
-    for kind in found["$defs"].values():
-        kind["description"] = cleandoc(kind["description"])
-        kind["additionalProperties"] = False
-    written: dict[str, Any] = json.loads(
-        json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **found})
-    )
-    return written
+    assert json.loads(SCHEMA.read_text()) == schema_of(form.Trace)
 
 
 @pytest.mark.parametrize(
