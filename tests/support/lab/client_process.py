@@ -3,6 +3,7 @@
 It runs in a host's namespace, and ends after as many connections as the plan says, or with SIGTERM.
 """
 
+import errno
 import ipaddress
 import itertools
 import json
@@ -43,28 +44,43 @@ def main() -> None:
 
 
 def _connections(targets: list[ClientTarget], chance: Random) -> Iterator[Connection]:
-    for port in itertools.cycle(_PORTS):
+    ports = itertools.cycle(_PORTS)
+    while True:
         number = chance.randrange(len(targets))
         target = targets[number]
         source = chance.choice(target.sources) if target.sources else NONE
         begun = time.monotonic()
-        server, served_at, again, trouble = _connect(target, source, port)
+        server, served_at, again, trouble = _connect(target, source, ports)
         yield Connection(number, source, begun, time.monotonic(), server, served_at, again, trouble)
 
 
-def _connect(target: ClientTarget, source: str, port: int) -> tuple[str, int, int, str]:
+def _connect(target: ClientTarget, source: str, ports: Iterator[int]) -> tuple[str, int, int, str]:
     is_tcp = target.protocol == "tcp"
     with _socket(target) as client:
         try:
-            client.bind(("" if source == NONE else source, port))
+            _bind(client, "" if source == NONE else source, ports)
             client.connect((target.address, target.port))
             if not is_tcp:
                 client.send(b"?")
             answer = json.loads(client.recv(4096) or "{}")
             again = _retransmissions(client) if is_tcp else 0
         except OSError as error:
-            return NONE, 0, 0, type(error).__name__
+            # Of errors that have no class of their own, the number tells what happened.
+            name = errno.errorcode.get(error.errno or 0) if type(error) is OSError else None
+            return NONE, 0, 0, name or type(error).__name__
     return (answer["server"], answer["port"], again, NONE) if answer else (NONE, 0, again, "Closed")
+
+
+def _bind(client: socket.socket, address: str, ports: Iterator[int]) -> None:
+    """Bind the next port that no other socket of the host uses: long-lived connections and servers have some."""
+    for port in ports:
+        try:
+            client.bind((address, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return
 
 
 def _retransmissions(client: socket.socket) -> int:

@@ -1,8 +1,10 @@
 """Client processes record every connection, and TCP retransmissions."""
 
 import itertools
+import socket
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,15 @@ def test_every_connection_is_recorded(lab: Lab, tmp_path: Path) -> None:
     assert {call[-4:] for call in calls} == {("local-1", PORT, 0, NONE)}
     assert {call.target for call in calls} == set(range(len(TRANSPORTS)))
     assert all(former.ended <= call.started <= call.ended for former, call in itertools.pairwise(calls))
+
+
+def test_ports_that_other_sockets_use_are_left_out(lab: Lab, tmp_path: Path) -> None:
+    with ExitStack() as others:
+        with lab.host("outside").namespace.entered():
+            for port in range(20000, 20005):
+                others.enter_context(socket.create_server(("", port)))
+        calls = _call(lab, [ClientTarget(lab.host("local-1").ipv4, PORT, "tcp")], tmp_path, 2)
+    assert [call[-4:] for call in calls] == [("local-1", PORT, 0, NONE)] * 2
 
 
 def test_retransmission_is_recorded(lab: Lab, node: Namespace, tmp_path: Path) -> None:
