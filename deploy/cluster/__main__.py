@@ -87,7 +87,7 @@ The cluster runs. Its kubeconfig works from this machine's shells:
     alias kubectl={kubectl}
     kubectl get pods --all-namespaces --output=wide
 
-knft's rules on a node, and a shell there:
+The rules of a node, and a shell there:
 
     {tool} exec node1 nft list ruleset
     {tool} exec node1
