@@ -17,10 +17,11 @@ from knft.model.names import ServicePortName
 from knft.model.service_port import ServicePort
 from knft.serve.change_causes import EventFinder
 from knft.serve.timestamp import Clock, Timestamp
-from knft.sync.change_origins import ChangeOrigins, ReceivedEvent
+from knft.sync.change_origins import ChangeOrigins
 from knft.sync.foreign_changes import ForeignChangeSummary
 from knft.sync.observer import SyncObserver
 from knft.sync.report import SyncReport
+from knft.sync.service_events import ReceivedEvent, ServiceEvents, Target
 from knft.sync.state import ServiceState
 
 MAX_WEIGHT = 1000
@@ -30,8 +31,6 @@ MAX_LISTED = 200
 MAX_TABLE_CHANGES = 50
 """How many changes of tables are kept, apart from the others, so that a program that changes them again and again does
 not remove other entries."""
-
-_Target = tuple[str, int]
 
 
 class ChangeHistory(SyncObserver):
@@ -135,8 +134,8 @@ class _EndpointsOfEvent(Struct):
     """The endpoints that one event gave a Service port, and took from it."""
 
     event: ReceivedEvent | None
-    gained: list[_Target] = []
-    lost: list[_Target] = []
+    gained: list[Target] = []
+    lost: list[Target] = []
 
 
 def _endpoint_changes(
@@ -148,7 +147,8 @@ def _endpoint_changes(
     plan = state.plan(name)
     before = _targets(_reachable(port, endpoints, state))
     after = _targets(plan.endpoints.all_reachable if plan is not None else ())
-    finder = EventFinder(origins.events.get(name.service, ()))
+    events = origins.events.get(name.service) or ServiceEvents()
+    finder = EventFinder(events, has_port_changed=name in origins.ports)
     found: dict[int, _EndpointsOfEvent] = {}
     for targets, is_gained in ((after - before, True), (before - after, False)):
         for target in sorted(targets):
@@ -164,7 +164,7 @@ def _reachable(port: ServicePort | None, endpoints: tuple[Endpoint, ...], state:
     return categorize_endpoints(endpoints, port, node.name, node.zone).all_reachable if port is not None else ()
 
 
-def _targets(endpoints: tuple[Endpoint, ...]) -> set[_Target]:
+def _targets(endpoints: tuple[Endpoint, ...]) -> set[Target]:
     return {endpoint.target for endpoint in endpoints}
 
 
@@ -189,13 +189,11 @@ def _endpoint_change(
 
 
 def _cause(event: ReceivedEvent, now: Timestamp) -> Cause:
-    current = event.current
-    annotations = current.metadata.annotations if current is not None else None
     return Cause(
         event.kind,
         str(event.name),
         event.resource_version,
         event.is_deleted,
-        (annotations.trigger_time if annotations else None) or "",
+        event.trigger_time,
         _unix_seconds(event.received, now),
     )

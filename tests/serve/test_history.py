@@ -127,6 +127,49 @@ def test_deleted_service_loses_its_endpoints_by_its_own_event(harness: RecordedH
     assert (change.cause.kind, change.cause.resource_version, change.cause.is_deleted) == ("Service", "21", True)
 
 
+def with_port(endpoint_slice: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the slice with its only port under another name: Service port http loses the endpoints."""
+    (port,) = endpoint_slice["ports"]
+    return endpoint_slice | {"ports": [port | {"name": name}]}
+
+
+def test_change_of_annotations_is_no_cause(harness: RecordedHarness) -> None:
+    annotated = service("web")
+    annotated["metadata"]["annotations"] = {"example.com/owner": "shop"}
+    harness.receive(annotated, "22")
+    harness.now += 3600
+    harness.receive(with_port(ipv4_slice("web", (11, 12)), "other"), "23")
+    harness.sync_and_record()
+    (change,) = harness.changes()
+    assert change.cause is not None
+    assert (change.cause.kind, change.cause.resource_version, change.seconds) == ("EndpointSlice", "23", 1.0)
+
+
+def test_change_of_another_port_of_the_service_is_no_cause(harness: RecordedHarness) -> None:
+    changed = service("web")
+    changed["spec"]["ports"].append({"name": "admin", "port": 9090, "protocol": "TCP"})
+    harness.receive(with_port(ipv4_slice("web", (11, 12)), "other"), "24")
+    harness.receive(changed, "25")
+    harness.sync_and_record()
+    (change,) = harness.changes()
+    assert change.cause is not None
+    assert (change.cause.kind, change.cause.resource_version) == ("EndpointSlice", "24")
+
+
+def test_endpoint_is_attributed_to_its_event_after_many_others(harness: RecordedHarness) -> None:
+    harness.table.on_commit = refuse_all
+    for number in range(18):
+        harness.receive(ipv4_slice("web", (12, *range(100, 100 + number))), str(1000 + number))
+        with pytest.raises(UnavailableError):
+            harness.sync()
+        harness.now += 60
+    harness.table.stop_failing()
+    harness.sync_and_record()
+    (lost,) = (change for change in harness.changes() if change.lost)
+    assert lost.cause is not None
+    assert (lost.cause.resource_version, lost.seconds) == ("1000", 18 * 60 + 1.0)
+
+
 def refuse_all(_: Transaction) -> None:
     msg = "refused for the test"
     raise UnavailableError(msg)
