@@ -14,6 +14,12 @@ _UNREAD = {
     "API server": "not all objects of the API server can be watched",
     "manifests": "not all manifests can be read",
 }
+_NOT_IN_FORCE = {
+    "waiting": "no sync has succeeded yet",
+    "pending": "changes wait for a sync",
+    "changed": "another program has changed the table, and knft has not checked it yet",
+}
+"""Why not all rules of a family are in force, by its state."""
 
 _Line = tuple[str, str]
 """A label and its text."""
@@ -32,16 +38,21 @@ def format_status(status: Status, width: int | None) -> str:
 
 
 def _conclusion(status: Status) -> str:
-    """Return whether knft is ready, and what lasts that needs an operator."""
+    """Return whether knft is ready, what lasts that needs an operator, and why rules are not in force yet."""
     problems = [f"{name}: {text}" for name, family in sorted(status.families.items()) for text in _problems(family)]
     problems += [_UNREAD.get(status.source.kind, "")] if status.source.problems else []
     if status.problem:
         return "; ".join([f"knft is not ready: {status.problem}", *problems])
-    return (
-        f"knft is ready, with problems: {'; '.join(problems)}"
-        if problems
-        else "knft is ready and all rules are in force"
-    )
+    # The other states are problems.
+    not_in_force = [
+        f"{name}: {_NOT_IN_FORCE.get(family.state, family.state)}"
+        for name, family in sorted(status.families.items())
+        if family.state not in ("in force", "failing", "left")
+    ]
+    ready = f"knft is ready, with problems: {'; '.join(problems)}" if problems else "knft is ready"
+    if problems or not_in_force:
+        return "; ".join([ready, *not_in_force])
+    return "knft is ready and all rules are in force"
 
 
 def _problems(family: FamilyStatus) -> Iterator[str]:
@@ -116,7 +127,11 @@ def _sync(family: FamilyStatus) -> str:
             f"last sync {format_seconds(family.last_sync_age)} ago ({_time(family.last_sync)}), {kind}, in "
             f"{format_seconds(family.last_sync_seconds)}"
         )
-    state = {"left": "left to an older version of knft", "failing": f"failing: {family.sync_error}"}
+    state = {
+        "left": "left to an older version of knft",
+        "failing": f"failing: {family.sync_error}",
+        "changed": "changed by another program, not checked yet",
+    }
     return f"{state.get(family.state, family.state)}; {last}"
 
 
@@ -145,6 +160,8 @@ def _foreign(family: FamilyStatus) -> str:
     text = f"{format_count(family.foreign_changes, 'change')} by other programs"
     if family.last_foreign_change_age is not None:
         text += f"; the last one {format_seconds(family.last_foreign_change_age)} ago: {family.last_foreign_change}"
+    if family.unchecked_change:
+        text += f"; not checked yet: {family.unchecked_change}"
     return text + (f"; the next check waits {format_seconds(family.check_delay)}" if family.check_delay else "")
 
 

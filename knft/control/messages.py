@@ -47,10 +47,11 @@ class AuditStatus(Struct, frozen=True):
 
 
 class FamilyStatus(Struct, frozen=True):
-    """One IP family. ``state`` is ``waiting``, ``in force``, ``pending``, ``failing`` or ``left``.
+    """One IP family. ``state`` is ``waiting``, ``in force``, ``pending``, ``changed``, ``failing`` or ``left``.
 
     ``last_sync`` is None before the first successful sync; ``elements`` is None while a sync runs or after a failure.
-    ``contested`` counts claims to frontends that another Service owns.
+    ``contested`` counts claims to frontends that another Service owns. ``unchecked_change`` is what other programs
+    changed in the table, "" after the sync that checks it.
     """
 
     state: str
@@ -75,6 +76,7 @@ class FamilyStatus(Struct, frozen=True):
     last_foreign_change: str
     last_foreign_change_age: float | None
     check_delay: float
+    unchecked_change: str
     audit: AuditStatus | None
 
 

@@ -89,6 +89,7 @@ def _family_status(sources: StatusSources, family: Family, state: ServiceState, 
         foreign_changes=daemon.foreign_changes.counts[family],
         last_foreign_change=str(changes) if changes is not None else "",
         last_foreign_change_age=now.monotonic - changed_at.monotonic if changed_at is not None else None,
+        unchecked_change=str(daemon.foreign_changes.unchecked(family) or ""),
         check_delay=daemon.foreign_changes.check_delays().get(family, 0.0),
         audit=_audit_status(daemon, family, now),
     )
@@ -101,6 +102,8 @@ def _state(sources: StatusSources, family: Family, pending: float | None, sync_e
         return "failing"
     if family not in sources.last_syncs.syncs:
         return "waiting"
+    if sources.daemon.foreign_changes.unchecked(family) is not None:
+        return "changed"
     return "in force" if pending is None else "pending"
 
 

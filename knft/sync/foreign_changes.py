@@ -139,6 +139,11 @@ class ForeignChanges:
             if self._is_checking():
                 self._checked_at = now
 
+    def unchecked(self) -> ForeignChangeSummary | None:
+        """Return the changes that wait for a check, or that the running sync checks; None if all were checked."""
+        with self._lock:
+            return self._waiting or (self._checked if self._is_checking() else None)
+
     def delay(self, now: float) -> float:
         """Return the seconds between a check and the next one; 0 unless changes repeat."""
         with self._lock:

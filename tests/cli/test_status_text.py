@@ -51,6 +51,7 @@ HEALTHY = FamilyStatus(
     last_foreign_change="",
     last_foreign_change_age=None,
     check_delay=0.0,
+    unchecked_change="",
     audit=AuditStatus(723.0),
 )
 TROUBLED = structs.replace(
@@ -103,7 +104,33 @@ AWAY = structs.replace(
     families={"IPv6": TROUBLED, "IPv4": HEALTHY},
     conntrack=ConntrackStatus(None, None),
 )
-STATES: dict[str, Status] = {"ready": READY, "troubled": AWAY}
+UNFINISHED = structs.replace(
+    READY,
+    source=SourceStatus("manifests", "/etc/knft/manifests", files={"read": 3, "missing": 0}),
+    families={
+        "IPv4": structs.replace(
+            HEALTHY,
+            state="changed",
+            foreign_changes=9,
+            last_foreign_change="nft (pid 4710) changed the table: services",
+            last_foreign_change_age=8.5,
+            check_delay=8.0,
+            unchecked_change="nft (pid 4711) changed the table: services",
+        ),
+        "IPv6": structs.replace(HEALTHY, state="pending", pending_seconds=7.9),
+    },
+)
+STARTING = structs.replace(
+    READY,
+    problem="waiting for the first sync of IPv4 and IPv6",
+    families={
+        name: structs.replace(
+            HEALTHY, state="waiting", last_sync=None, last_sync_age=None, last_sync_seconds=None, elements=None
+        )
+        for name in ("IPv4", "IPv6")
+    },
+)
+STATES: dict[str, Status] = {"ready": READY, "troubled": AWAY, "unfinished": UNFINISHED, "starting": STARTING}
 
 CHANGE = EndpointChange(
     service="shop/web",
@@ -159,6 +186,23 @@ def test_text_of_a_status(state: str, width: str) -> None:
     text = format_status(STATES[state], WIDTHS[width])
     assert text == golden(f"status-{state}-{width}")
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("in force", "knft is ready and all rules are in force"),
+        ("pending", "knft is ready; IPv4: changes wait for a sync"),
+        ("waiting", "knft is ready; IPv4: no sync has succeeded yet"),
+        ("changed", "knft is ready; IPv4: another program has changed the table, and knft has not checked it yet"),
+        ("failing", "knft is ready, with problems: IPv4: the last sync failed"),
+        ("a later version's", "knft is ready; IPv4: a later version's"),
+    ],
+)
+def test_conclusion_says_that_all_rules_are_in_force_only_if_they_are(state: str, expected: str) -> None:
+    families = {"IPv6": HEALTHY, "IPv4": structs.replace(HEALTHY, state=state)}
+    status = structs.replace(READY, families=families)
+    assert format_status(status, None).splitlines()[0] == expected
 
 
 @pytest.mark.parametrize("width", WIDTHS)
