@@ -141,8 +141,8 @@ class EndpointChange(Struct, frozen=True, tag="endpoints", tag_field="type"):
 class TableChange(Struct, frozen=True, tag="table", tag_field="type"):
     """What other programs changed in a table, or what an audit found changed.
 
-    ``at`` is when knft began to check the table; ``repaired`` when it had read the table back and it was right, None
-    before that.
+    ``at`` is when knft was notified of the first change, or when the audit ended; ``repaired`` when knft had read the
+    table back and it was right, None before that.
     """
 
     family: str

@@ -11,20 +11,20 @@ class EventFinder:
     def __init__(self, events: ServiceEvents, *, has_port_changed: bool) -> None:
         """Take the events; ``has_port_changed`` tells whether events of the Service changed this Service port."""
         self._events = events
-        self._service_event = events.service_event if has_port_changed else None
+        self._has_port_changed = has_port_changed
 
     def find(self, target: Target, *, is_gained: bool) -> ReceivedEvent | None:
         """Return the event, None if there was none: the newest one that fits best.
 
         An endpoint that is terminating loses its readiness first, and new connections with it.
         """
-        if self._service_event is None and self._events.unexamined is not None:
+        if self._events.unexamined is not None and not self._has_port_changed:
             return self._events.slice_event
         for transitions in (self._transitions.readiness, self._transitions.presence):
             found = transitions.get(target)
             if found is not None and found.is_gained == is_gained:
                 return found.event
-        return self._service_event or self._events.slice_event
+        return self._events.service_event if self._has_port_changed else self._events.slice_event
 
     @cached_property
     def _transitions(self) -> EndpointTransitions:

@@ -4,7 +4,7 @@ They are what the changed Service ports were before, and the events of the API s
 them. A sync that fails or postpones Service ports leaves the origins of these to the next one.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct, structs
 
@@ -55,6 +55,6 @@ class ChangeOrigins(Struct, frozen=True):
         )
         return in_force, later
 
-    def service_ports(self) -> Iterable[ServicePortName]:
-        """Return the changed Service ports, sorted."""
-        return sorted(self.ports.keys() | self.endpoints.keys())
+    def service_ports(self) -> list[ServicePortName]:
+        """Return the changed Service ports, first those whose endpoints changed."""
+        return list({**self.endpoints, **self.ports})

@@ -81,7 +81,7 @@ def test_waiting_service_ports_keep_their_origins() -> None:
     assert (in_force.ports, in_force.endpoints) == ({WEB: None}, {WEB: OLD})
     assert (later.ports, later.endpoints) == ({}, {API: NEW})
     assert later.events == {API.service: events[API.service]}
-    assert whole.service_ports() == [API, WEB]
+    assert ChangeOrigins({WEB: None, API: None}, {API: NEW}).service_ports() == [API, WEB]
 
 
 def state_after_first_drain(*, records: bool) -> tuple[ServiceState, Service, EndpointSlice]:
