@@ -19,7 +19,7 @@ from knft.serve.change_causes import EventFinder
 from knft.serve.timestamp import Clock, Timestamp
 from knft.sync.change_origins import ChangeOrigins
 from knft.sync.foreign_changes import ForeignChangeSummary
-from knft.sync.observer import SyncObserver
+from knft.sync.observer import AuditResult, SyncObserver
 from knft.sync.report import SyncReport
 from knft.sync.service_events import ReceivedEvent, ServiceEvents, Target
 from knft.sync.state import ServiceState
@@ -61,10 +61,10 @@ class ChangeHistory(SyncObserver):
         """Record changes by other programs."""
         self._add_table_change(family, str(changes), _unix_seconds(changes.first_at, self._clock()))
 
-    def table_audited(self, family: Family, differences: int) -> None:
+    def table_audited(self, family: Family, result: AuditResult) -> None:
         """Record what an audit found changed."""
-        if differences:
-            description = f"an audit found {differences} elements or chains changed"
+        if result.differences:
+            description = f"an audit found {result.differences} elements or chains changed"
             self._add_table_change(family, description, self._clock().unix_seconds)
 
     def _add_table_change(self, family: Family, description: str, at: float) -> None:

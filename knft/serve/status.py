@@ -65,7 +65,7 @@ def _family_status(sources: StatusSources, family: Family, state: ServiceState, 
     daemon, last = sources.daemon, sources.last_syncs.syncs.get(family)
     changed_at, changes = sources.last_syncs.table_changes.get(family, (None, None))
     pending, counts = sources.health.pending_seconds(family), state.tracker_counts()
-    sync_error = daemon.sync_errors.get(family, "")
+    sync_error = sources.last_syncs.errors.get(family, "")
     contested = _losing_claims(state) if last is not None and last.losing_claim_count else {}
     return FamilyStatus(
         state=_state(sources, family, pending, sync_error),
@@ -91,7 +91,7 @@ def _family_status(sources: StatusSources, family: Family, state: ServiceState, 
         last_foreign_change_age=now.monotonic - changed_at.monotonic if changed_at is not None else None,
         unchecked_change=str(daemon.foreign_changes.unchecked(family) or ""),
         check_delay=daemon.foreign_changes.check_delays().get(family, 0.0),
-        audit=_audit_status(daemon, family, now),
+        audit=_audit_status(sources.last_syncs, family, now),
     )
 
 
@@ -119,6 +119,8 @@ def _losing_claims(state: ServiceState) -> dict[str, str]:
     return {}
 
 
-def _audit_status(daemon: Daemon, family: Family, now: Timestamp) -> AuditStatus | None:
-    audit = daemon.audits.get(family)
-    return AuditStatus(now.monotonic - audit.at, audit.differences, audit.error) if audit is not None else None
+def _audit_status(last_syncs: LastSyncs, family: Family, now: Timestamp) -> AuditStatus | None:
+    if family not in last_syncs.audits:
+        return None
+    ended, result = last_syncs.audits[family]
+    return AuditStatus(now.monotonic - ended.monotonic, result.differences, result.error)

@@ -19,6 +19,7 @@ from knft.serve.timestamp import Timestamp
 from knft.sync.change_origins import ChangeOrigins
 from knft.sync.foreign_changes import ForeignChangeSummary
 from knft.sync.invalidation import Invalidation
+from knft.sync.observer import AuditResult
 from tests.support.bytecode_steps import count_bytecode_steps
 from tests.support.kernel_harness import decode_manifest, service, slices
 from tests.support.refused_services import refuse_address
@@ -317,8 +318,8 @@ def test_changes_of_the_table_are_bounded_and_remove_no_others(harness: Recorded
     harness.sync_and_record()
     for _ in range(10 * MAX_TABLE_CHANGES):
         harness.history.table_changed(Family.IPV4, ForeignChangeSummary().with_change(FLUSHED, harness.now))
-    harness.history.table_audited(Family.IPV4, 0)
-    harness.history.table_audited(Family.IPV4, 3)
+    harness.history.table_audited(Family.IPV4, AuditResult())
+    harness.history.table_audited(Family.IPV4, AuditResult(3))
     history = harness.history.read()
     found = [entry for entry in history.entries if isinstance(entry, TableChange)]
     assert len(found) == MAX_TABLE_CHANGES

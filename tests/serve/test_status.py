@@ -1,6 +1,7 @@
 """The answer to ``knft status``: the state of a family, which is "in force" only if all its rules are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -15,6 +16,7 @@ from knft.serve.status import StatusSources, read_status
 from knft.serve.timestamp import now
 from knft.sync.daemon import Daemon
 from tests.support.kernel_harness import service, slices
+from tests.support.memory_table import MemoryTable
 from tests.sync.memory_harness import MemoryHarness
 
 FLUSHED = ForeignChange(Family.IPV4, frozenset({"services"}), process="nft (pid 7)")
@@ -26,10 +28,19 @@ class StatusNode:
     def __init__(self) -> None:
         self.harness = MemoryHarness()
         health, last_syncs = ProxyHealth(30.0, now), LastSyncs(now)
-        self.daemon = Daemon((self.harness.proxier,), self.harness.dispatcher, observers=(health, last_syncs))
+        observers = (health, last_syncs)
+        self.daemon = Daemon((self.harness.proxier,), self.harness.dispatcher, self._audit_table, observers)
         source = SourceStatus("manifests", "/manifests")
         self._sources = StatusSources("node-1", now(), now, self.daemon, health, last_syncs, lambda: source)
         self.harness.apply(service("web"), *slices("web", (11, 12)))
+
+    @contextmanager
+    def _audit_table(self, _: Family) -> Iterator[MemoryTable]:
+        yield self.harness.table
+
+    def fail_read(self) -> None:
+        msg = "cannot be read"
+        raise UnavailableError(msg)
 
     def family(self) -> FamilyStatus:
         return read_status(self._sources).families["IPv4"]
@@ -72,9 +83,25 @@ def test_state_of_a_family_that_was_synced(node: StatusNode, change: Callable[[S
     assert node.daemon.sync()
     change(node)
     assert node.family().state == state
+    assert node.family().sync_error == ("refused for the test" if state == "failing" else "")
     node.harness.table.stop_failing()
     assert node.daemon.sync()
-    assert node.family().state == "in force"
+    assert (node.family().state, node.family().sync_error) == ("in force", "")
+
+
+def test_last_audit_is_listed(node: StatusNode) -> None:
+    assert node.daemon.sync()
+    assert node.family().audit is None
+    node.harness.table.elements["cluster-ips"].clear()
+    assert node.daemon.audit()
+    found = node.family().audit
+    assert found is not None
+    assert (found.differences, found.error) == (1, "")
+    node.harness.table.on_read = node.fail_read
+    assert not node.daemon.audit()
+    found = node.family().audit
+    assert found is not None
+    assert (found.differences, found.error) == (0, "cannot be read")
 
 
 def test_foreign_change_is_unchecked_until_the_sync_that_checks_it_has_ended(node: StatusNode) -> None:
