@@ -1,10 +1,10 @@
 """Formats the answer to ``knft status`` as text: the conclusion, then the process, then each IP family."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from knft.cli.columns import format_seconds, wrapped
-from knft.control.messages import AuditStatus, ConntrackStatus, FamilyStatus, NamedProblems, SourceStatus, Status
+from knft.control.messages import AuditStatus, ConntrackStatus, FamilyStatus, SourceStatus, Status
 from knft.present.formatting import format_count
 
 _LABEL_WIDTH = 14
@@ -104,12 +104,9 @@ def _family(name: str, family: FamilyStatus) -> Iterator[_Line]:
     elements = "unknown, a sync runs or failed" if family.elements is None else str(family.elements)
     counts = (format_count(family.service_ports, "Service port"), format_count(family.endpoints, "endpoint"))
     yield "  programmed", f"{', '.join(counts)}; elements: {elements}"
-    for label, problems in (
-        ("quarantined", family.quarantined),
-        ("left out", family.left_out),
-        ("contested", family.contested),
-    ):
-        yield from _named(label, problems)
+    for label, problems in (("quarantined", family.quarantined), ("left out", family.left_out)):
+        yield from _listed(label, problems.count, [f"{name}: {why}" for name, why in problems.reasons.items()])
+    yield from _listed("contested", family.contested.count, family.contested.texts)
     if family.removal_error:
         yield "  stale", f"the kernel refuses to remove stale objects: {family.removal_error}"
     if family.repair_error:
@@ -143,15 +140,14 @@ def _pending(family: FamilyStatus) -> str:
     return f"{services}, {format_count(family.endpoint_changes_pending, 'EndpointSlice change')}{since}"
 
 
-def _named(label: str, problems: NamedProblems) -> Iterator[_Line]:
-    if not problems.count:
+def _listed(label: str, count: int, texts: Sequence[str]) -> Iterator[_Line]:
+    if not count:
         return
-    yield f"  {label}", str(problems.count)
-    for name, why in problems.reasons.items():
-        yield "", why if label == "contested" else f"{name}: {why}"
-    rest = problems.count - len(problems.reasons)
-    if rest:
-        yield "", f"and {rest} more"
+    yield f"  {label}", str(count)
+    for text in texts:
+        yield "", text
+    if count > len(texts):
+        yield "", f"and {count - len(texts)} more"
 
 
 def _foreign(family: FamilyStatus) -> str:

@@ -38,6 +38,13 @@ class NamedProblems(Struct, frozen=True):
     reasons: dict[str, str] = {}
 
 
+class LosingClaims(Struct, frozen=True):
+    """How many claims to frontends lose to another Service, and the texts of some of them."""
+
+    count: int = 0
+    texts: tuple[str, ...] = ()
+
+
 class AuditStatus(Struct, frozen=True):
     """The last audit: its age, how many elements and chains differed, and why it failed, if it did."""
 
@@ -50,8 +57,7 @@ class FamilyStatus(Struct, frozen=True):
     """One IP family. ``state`` is ``waiting``, ``in force``, ``pending``, ``changed``, ``failing`` or ``left``.
 
     ``last_sync`` is None before the first successful sync; ``elements`` is None while a sync runs or after a failure.
-    ``contested`` counts claims to frontends that another Service owns. ``unchecked_change`` is what other programs
-    changed in the table, "" after the sync that checks it.
+    ``unchecked_change`` is what other programs changed in the table, "" after the sync that checks it.
     """
 
     state: str
@@ -69,7 +75,7 @@ class FamilyStatus(Struct, frozen=True):
     elements: int | None
     quarantined: NamedProblems
     left_out: NamedProblems
-    contested: NamedProblems
+    contested: LosingClaims
     removal_error: str
     repair_error: str
     foreign_changes: int

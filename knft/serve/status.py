@@ -4,7 +4,6 @@ import os
 import platform
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import islice
 
 from msgspec import Struct
 
@@ -14,6 +13,7 @@ from knft.control.messages import (
     AuditStatus,
     ConntrackStatus,
     FamilyStatus,
+    LosingClaims,
     NamedProblems,
     SourceStatus,
     Status,
@@ -66,7 +66,6 @@ def _family_status(sources: StatusSources, family: Family, state: ServiceState, 
     changed_at, changes = sources.last_syncs.table_changes.get(family, (None, None))
     pending, counts = sources.health.pending_seconds(family), state.tracker_counts()
     sync_error = sources.last_syncs.errors.get(family, "")
-    contested = _losing_claims(state) if last is not None and last.losing_claim_count else {}
     return FamilyStatus(
         state=_state(sources, family, pending, sync_error),
         node_address=state.latest_node.node_ip,
@@ -83,7 +82,7 @@ def _family_status(sources: StatusSources, family: Family, state: ServiceState, 
         elements=daemon.element_count(family),
         quarantined=_named(last.quarantined.items()) if last is not None else NamedProblems(),
         left_out=_named(last.too_large.items()) if last is not None else NamedProblems(),
-        contested=NamedProblems(last.losing_claim_count if last is not None else 0, contested),
+        contested=_losing_claims(state, last.losing_claim_count) if last is not None else LosingClaims(),
         removal_error=last.orphan_error if last is not None else "",
         repair_error=last.repair_error if last is not None else "",
         foreign_changes=daemon.foreign_changes.counts[family],
@@ -112,11 +111,11 @@ def _named(problems: Iterable[tuple[object, str]]) -> NamedProblems:
     return NamedProblems(len(found), dict(found[:MAX_NAMED]))
 
 
-def _losing_claims(state: ServiceState) -> dict[str, str]:
+def _losing_claims(state: ServiceState, count: int) -> LosingClaims:
     # The sync thread may change the claims meanwhile: the count is right, and the log names them, too.
     with suppress(RuntimeError, KeyError):
-        return {str(claim.loser): str(claim) for claim in islice(state.losing_claims(), MAX_NAMED)}
-    return {}
+        return LosingClaims(count, tuple(map(str, state.losing_claims()[:MAX_NAMED])) if count else ())
+    return LosingClaims(count)
 
 
 def _audit_status(last_syncs: LastSyncs, family: Family, now: Timestamp) -> AuditStatus | None:

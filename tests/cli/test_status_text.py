@@ -17,6 +17,7 @@ from knft.control.messages import (
     FamilyStatus,
     FirstSync,
     History,
+    LosingClaims,
     NamedProblems,
     SourceStatus,
     Status,
@@ -44,7 +45,7 @@ HEALTHY = FamilyStatus(
     elements=120,
     quarantined=NamedProblems(),
     left_out=NamedProblems(),
-    contested=NamedProblems(),
+    contested=LosingClaims(),
     removal_error="",
     repair_error="",
     foreign_changes=0,
@@ -66,9 +67,8 @@ TROUBLED = structs.replace(
     elements=None,
     quarantined=NamedProblems(1, {"shop/web:http": "Could not process rule: Cannot allocate memory"}),
     left_out=NamedProblems(1, {"shop/huge": "it has 200000 endpoints, more than 150000"}),
-    contested=NamedProblems(
-        22,
-        {"shop/b": "Service port shop/b does not get frontend 203.0.113.5 80/TCP, which Service port shop/a owns"},
+    contested=LosingClaims(
+        22, ("Service port shop/b does not get frontend 203.0.113.5 80/TCP, which Service port shop/a owns",)
     ),
     removal_error="Device or resource busy",
     repair_error="the table differs from the expected rules in 2 positions: services, cluster-ips",

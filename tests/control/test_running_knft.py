@@ -170,9 +170,7 @@ def test_contested_and_too_large_services_are_named(daemon: ControlledKnft) -> N
     daemon.wait_until(lambda: daemon.ask("status")["families"]["IPv4"]["contested"]["count"] == 1)
     family = daemon.ask("status")["families"]["IPv4"]
     claim = "Service port default/second:http does not get frontend 203.0.113.5 80/TCP"
-    assert family["contested"]["reasons"] == {
-        "default/second:http": f"{claim}, which Service port default/first:http owns"
-    }
+    assert family["contested"]["texts"] == [f"{claim}, which Service port default/first:http owns"]
     assert list(family["left_out"]["reasons"]) == ["default/large"]
     text = knft(daemon.namespace, "status").stdout
     assert "IPv4: 1 Service left out" in text.splitlines()[0]

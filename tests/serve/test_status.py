@@ -89,6 +89,19 @@ def test_state_of_a_family_that_was_synced(node: StatusNode, change: Callable[[S
     assert (node.family().state, node.family().sync_error) == ("in force", "")
 
 
+def test_each_losing_claim_is_listed(node: StatusNode) -> None:
+    """A Service port may lose several."""
+    addresses = ("203.0.113.5", "203.0.113.6")
+    node.harness.apply(*(service(name, number, externalIPs=addresses) for name, number in (("a", 3), ("b", 4))))
+    assert node.daemon.sync()
+    contested = node.family().contested
+    assert contested.count == 2
+    assert sorted(contested.texts) == [
+        f"Service port default/b:http does not get frontend {address} 80/TCP, which Service port default/a:http owns"
+        for address in addresses
+    ]
+
+
 def test_last_audit_is_listed(node: StatusNode) -> None:
     assert node.daemon.sync()
     assert node.family().audit is None
