@@ -37,18 +37,24 @@ def _lines(history: History, endpoint: str) -> Iterator[str]:
 
 def _conclusions(history: History, endpoint: str) -> Iterator[str]:
     """Yield what happened last to an endpoint, for each Service port."""
-    last = {
-        (change.service, change.port, change.protocol, change.family): change
-        for change in history.entries
-        if isinstance(change, EndpointChange)
-    }
+    changes = [change for change in history.entries if isinstance(change, EndpointChange)]
+    of_endpoint = [change for change in changes if names_endpoint(change, endpoint)]
+    last = {(change.service, change.port, change.protocol, change.family): change for change in of_endpoint}
     for change in last.values():
-        verb = "left" if any(is_endpoint(key, endpoint) for key in change.lost) else "joined"
+        verb = "left" if any(_is_endpoint(key, endpoint) for key in change.lost) else "joined"
         yield f"{endpoint} {verb} {_port(change)} at {_time(change.in_force)}{_delay(change, verb)}"
+    others = format_count(len(changes) - len(of_endpoint), "change")
+    if len(changes) > len(of_endpoint):
+        yield f"{endpoint} may be among the endpoints that are not listed in {others}, printed below"
     yield ""
 
 
-def is_endpoint(key: str, endpoint: str) -> bool:
+def names_endpoint(change: EndpointChange, endpoint: str) -> bool:
+    """Return whether a change lists an endpoint."""
+    return any(_is_endpoint(key, endpoint) for key in (*change.gained, *change.lost))
+
+
+def _is_endpoint(key: str, endpoint: str) -> bool:
     """Return whether ``address:port`` is an endpoint, which may be given without a port."""
     return key == endpoint or key.rpartition(":")[0].removeprefix("[").removesuffix("]") == endpoint
 

@@ -303,8 +303,8 @@ def status(output: str) -> None:
 def history(service: str | None, endpoint: str | None, since: str | None, output: str) -> None:
     """Print which endpoints Service ports gained and lost, by which event, and when that was in force.
 
-    SERVICE is NAMESPACE/NAME, or NAME in namespace default. Changes of knft's tables by other programs are printed,
-    too, except with --endpoint.
+    SERVICE is NAMESPACE/NAME, or NAME in namespace default; NAMESPACE/NAME:PORT selects one named port. Changes of
+    knft's tables by other programs are printed, too, except with --endpoint.
 
     The running knft keeps the last changes in memory, about a thousand since its start. knft asks the process in
     this network namespace, so it must be root: in knft's container, or on the host.

@@ -223,6 +223,15 @@ def test_lines_fit_the_terminal(width: int) -> None:
     assert max(len(line) for text in texts for line in text.splitlines()) <= width
 
 
+def test_history_of_an_endpoint_that_may_not_be_listed() -> None:
+    text = format_history(History((CHANGE, SERVICE_DELETED)), "10.244.1.20", None)
+    conclusions, _ = text.split("\n\n")
+    assert conclusions.splitlines()[1:] == [
+        "10.244.1.20 may be among the endpoints that are not listed in 1 change, printed below"
+    ]
+    assert "10.244.1.99 left" not in format_history(History((SERVICE_DELETED,)), "10.244.1.99", None)
+
+
 def test_empty_history() -> None:
     assert format_history(History(()), "", None) == "no such change since the start of knft\n"
     assert format_history(History((), dropped=1), "10.0.0.1", None) == (
@@ -236,10 +245,15 @@ def test_empty_history() -> None:
         ({}, "first dns change table table deleted"),
         ({"service": "shop/web"}, "first change table table deleted"),
         ({"service": "shop/we"}, "first table table"),
-        ({"endpoint": "10.244.1.20"}, "change"),
-        ({"endpoint": "10.244.1.21:8080"}, "change"),
-        ({"endpoint": "10.244.1.2"}, ""),
-        ({"endpoint": "10.244.1.20:80"}, ""),
+        ({"service": "shop/web", "port": "http"}, "first change table table deleted"),
+        ({"service": "shop/web", "port": "htt"}, "first table table"),
+        ({"service": "default/dns", "port": ""}, "first dns table table"),
+        # The last entry does not list all of its endpoints.
+        ({"endpoint": "10.244.1.20"}, "change deleted"),
+        ({"endpoint": "10.244.1.21:8080"}, "change deleted"),
+        ({"endpoint": "10.244.1.2"}, "deleted"),
+        ({"endpoint": "10.244.1.20:80"}, "deleted"),
+        ({"endpoint": "10.244.1.20", "service": "default/dns"}, ""),
         ({"endpoint": "fd00::20"}, "deleted"),
         ({"endpoint": "[fd00::20]:8080"}, "deleted"),
         ({"since": NOON + 35}, "table deleted"),
@@ -253,8 +267,11 @@ def test_selection(selection: dict[str, Any], expected: str) -> None:
     assert " ".join(names[id(entry)] for entry in selected) == expected
 
 
-@pytest.mark.parametrize(("text", "expected"), [("web", "default/web"), ("shop/web", "shop/web")])
-def test_service_names(text: str, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("web", ("default/web", None)), ("shop/web", ("shop/web", None)), ("shop/web:http", ("shop/web", "http"))],
+)
+def test_service_names(text: str, expected: tuple[str, str | None]) -> None:
     assert service_name(text) == expected
 
 
@@ -286,10 +303,10 @@ def test_since(text: str, expected: float) -> None:
 
 
 def test_invalid_selections_are_usage_errors() -> None:
-    for text in ("", "/web", "shop/", "a/b/c"):
+    for text in ("", "/web", "shop/", "a/b/c", "shop/we b", "shop/web:", "10.96.0.1", ":30080"):
         with pytest.raises(UsageError, match="is not a Service"):
             service_name(text)
-    for text in ("10.244.1", "10.244.1.20:http", "web:80", ":80"):
+    for text in ("10.244.1", "10.244.1.20:http", "web:80", ":80", "10.0.0.1:99999999", "10.0.0.1:80/tcp", "web"):
         with pytest.raises(UsageError, match="--endpoint"):
             endpoint_name(text)
     with pytest.raises(UsageError, match="--since"):
