@@ -76,9 +76,7 @@ def _entry(entry: Entry) -> Iterator[str]:
             yield f"{_time(entry.in_force)}  {entry.family}: first sync, {ports}: {elements}"
         case TableChange():
             yield f"{_time(entry.at)}  {entry.family}: {entry.description}"
-            repaired = (
-                f"the table was right again at {_clock_time(entry.repaired)}" if entry.repaired is not None else ""
-            )
+            repaired = f"knft repaired the table at {_clock_time(entry.repaired)}" if entry.repaired is not None else ""
             yield f"{_INDENT}{repaired or 'knft has not repaired the table yet'}"
         case EndpointChange():
             yield f"{_time(entry.in_force)}  {_port(entry)}: {_endpoints(entry)}"
@@ -99,14 +97,14 @@ def _endpoints(change: EndpointChange) -> str:
 
 def _cause(cause: Cause | None, change: EndpointChange) -> str:
     if cause is None or change.seconds is None:
-        return "by no event of this Service"
+        return "not caused by an event of this Service"
     version = f" at resourceVersion {cause.resource_version}" if cause.resource_version else ""
     deleted = " was deleted" if cause.is_deleted else " changed"
     seconds = format_seconds(change.seconds)
     effect = (
         f"new connections still reached lost endpoints for {seconds}" if change.lost else f"in force {seconds} later"
     )
-    triggered = f"; the cluster dates the change {cause.triggered}" if cause.triggered else ""
+    triggered = f"; last-change-trigger-time {cause.triggered}" if cause.triggered else ""
     return f"{cause.kind} {cause.name}{deleted}{version}, received {_clock_time(cause.received)}; {effect}{triggered}"
 
 

@@ -278,12 +278,12 @@ def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool) -> None
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="text: lines for people; json: for programs.")  # fmt: skip
 def status(output: str) -> None:
-    """Print whether the running knft is ready, and what lasts that needs attention; then its details.
+    """Print whether the running knft is ready, its lasting problems, and details.
 
     The details are versions, node, source of the objects, conntrack, and for each IP family the last sync, pending
     changes, numbers of objects, quarantined and left-out Services, changes by other programs and the last audit.
 
-    knft asks the process in this network namespace, so it must be root: in knft's container, or on the host.
+    Run it as root, in knft's container or on the host: it asks the knft of this network namespace.
 
     Exit status 0: the status was printed, also if knft is not ready. 1: no knft process answers, or the output could
     not be written.
@@ -306,8 +306,8 @@ def history(service: str | None, endpoint: str | None, since: str | None, output
     SERVICE is NAMESPACE/NAME, or NAME in namespace default; NAMESPACE/NAME:PORT selects one named port. Changes of
     knft's tables by other programs are printed, too, except with --endpoint.
 
-    The running knft keeps the last changes in memory, about a thousand since its start. knft asks the process in
-    this network namespace, so it must be root: in knft's container, or on the host.
+    The running knft keeps the last changes in memory, up to 1000 entries and endpoints together. Run the command as
+    root, in knft's container or on the host: it asks the knft of this network namespace.
 
     Exit status 0: the changes were printed, if there were any. 1: no knft process answers, or the output could not be
     written. 2: invalid flags.

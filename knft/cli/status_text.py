@@ -86,14 +86,20 @@ def _source(source: SourceStatus) -> Iterator[_Line]:
         counts = ", ".join(f"{count} {state}" for state, count in source.files.items())
         yield source.kind, f"{source.name}: {counts}"
     else:
-        yield source.kind, f"{source.name}, {'with problems' if source.problems else 'connected'}"
+        yield source.kind, f"{source.name}, {_connection(source)}"
     for problem in source.problems:
         yield "", problem
 
 
+def _connection(source: SourceStatus) -> str:
+    if source.problems:
+        return "with problems"
+    return f"not listed yet: {', '.join(source.unlisted)}" if source.unlisted else "connected"
+
+
 def _conntrack(conntrack: ConntrackStatus) -> str:
     if conntrack.entries is None or conntrack.maximum is None:
-        return "the kernel does not tell"
+        return "unknown: cannot read nf_conntrack_count"
     share = 100 * conntrack.entries / conntrack.maximum if conntrack.maximum else 0.0
     return f"{conntrack.entries} of at most {conntrack.maximum} entries ({share:.1f} %)"
 
@@ -136,6 +142,8 @@ def _pending(family: FamilyStatus) -> str:
     if family.pending_seconds is None and not family.services_pending and not family.endpoint_changes_pending:
         return "none"
     since = f", for {format_seconds(family.pending_seconds)}" if family.pending_seconds is not None else ""
+    if not family.services_pending and not family.endpoint_changes_pending:
+        return f"a sync is queued{since}"
     services = format_count(family.services_pending, "Service")
     return f"{services}, {format_count(family.endpoint_changes_pending, 'EndpointSlice change')}{since}"
 

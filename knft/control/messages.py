@@ -22,13 +22,14 @@ class SourceStatus(Struct, frozen=True):
     """Where the objects come from: ``kind`` is ``API server`` or ``manifests``, ``name`` the URL or the directory.
 
     ``problems`` are why resources cannot be watched, or what is wrong with the manifests. ``files`` counts the
-    manifests by state.
+    manifests by state. ``unlisted`` are the resources that the API server has not listed since the start.
     """
 
     kind: str
     name: str
     problems: tuple[str, ...] = ()
     files: dict[str, int] = {}
+    unlisted: tuple[str, ...] = ()
 
 
 class NamedProblems(Struct, frozen=True):

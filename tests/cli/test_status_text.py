@@ -122,7 +122,8 @@ UNFINISHED = structs.replace(
 )
 STARTING = structs.replace(
     READY,
-    problem="waiting for the first sync of IPv4 and IPv6",
+    problem="waiting for the Services and endpoints of the cluster",
+    source=SourceStatus("API server", "https://192.0.2.10:6443", unlisted=("services", "nodes")),
     families={
         name: structs.replace(
             HEALTHY, state="waiting", last_sync=None, last_sync_age=None, last_sync_seconds=None, elements=None

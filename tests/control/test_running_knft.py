@@ -138,7 +138,7 @@ def test_foreign_change_is_in_status_and_history(daemon: ControlledKnft) -> None
     family = daemon.ask("status")["families"]["IPv4"]
     assert (family["foreign_changes"], family["last_foreign_change"]) == (1, change["description"])
     assert daemon.ask("history", "--endpoint", LOST)["entries"] == []
-    assert "the table was right again at " in knft(daemon.namespace, "history").stdout
+    assert "knft repaired the table at " in knft(daemon.namespace, "history").stdout
 
 
 def test_quarantined_service_is_in_status_and_in_history_when_released(daemon: ControlledKnft) -> None:
