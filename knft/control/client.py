@@ -64,10 +64,12 @@ def decode(answer: bytes, kind: type[_Answer]) -> _Answer:
 
 
 def _find_daemon() -> int:
+    no_lock = ""
     try:
         port_id = holder_port_id()
     except FileNotFoundError:
-        port_id = None  # The kernel has not loaded nfnetlink_log, which the lock needs.
+        # Taking the lock loads the module; on a kernel without it, knft runs without a lock.
+        port_id, no_lock = None, ", or the kernel has no nfnetlink_log (CONFIG_NETFILTER_NETLINK_LOG)"
     except PermissionError as error:
         msg = "only root may ask the running knft: run this command as root"
         raise ControlError(msg) from error
@@ -76,8 +78,8 @@ def _find_daemon() -> int:
         raise ControlError(msg) from error
     if port_id is None:
         msg = (
-            "no knft process runs in this network namespace; to look at the kernel's rules instead, use 'nft list "
-            "table ip knft' or 'knft trace'"
+            f"no knft process runs in this network namespace{no_lock}; to look at the kernel's rules instead, use 'nft "
+            "list table ip knft' or 'knft trace'"
         )
         raise ControlError(msg)
     return port_id
