@@ -10,7 +10,7 @@ from deploy.manual.configuration import configuration_page
 from deploy.manual.roff import Page
 from deploy.source_date import SourceDateError, source_date_epoch
 from knft import __version__
-from knft.cli.main import cli
+from knft.cli.commands import cli
 
 _ROOT = Path(__file__).parents[2]
 

@@ -14,6 +14,7 @@ from knft.apiserver.watch_problems import WatchProblems
 from knft.memory_errors import exit_if_out_of_memory
 from knft.model.objects import ObjectChange
 
+WATCHED_RESOURCES = (resources.SERVICES.name, resources.ENDPOINT_SLICES.name, resources.SERVICE_CIDRS.name, "nodes")
 HandleChanges = Callable[[Iterable[ObjectChange]], None]
 """Receives changes; several threads call it."""
 
@@ -110,6 +111,10 @@ class ApiServerSource:
             if problem := self.problem(name):
                 found.setdefault(problem, []).append(name)
         return tuple(f"cannot watch {', '.join(names)}: {problem}" for problem, names in found.items())
+
+    def unlisted(self) -> tuple[str, ...]:
+        """Return the resources that have not been listed yet, and are not known to be missing."""
+        return tuple(name for name in WATCHED_RESOURCES if not self._reflectors[name].listed_or_unavailable.is_set())
 
     def has_listed(self, name: str) -> bool:
         """Tell whether a resource has been listed once."""

@@ -14,7 +14,7 @@ from knft.apiserver.api_client import ApiClient
 from knft.apiserver.node import OwnNode
 from knft.apiserver.node_names import describe_nodes
 from knft.apiserver.server_url import without_credentials
-from knft.apiserver.source import ApiServerSource
+from knft.apiserver.source import WATCHED_RESOURCES, ApiServerSource
 from knft.app.shutdown import Shutdown
 from knft.configuration.settings import Settings
 from knft.control.messages import SourceStatus
@@ -258,8 +258,10 @@ class ApiServerFeed:
 
     def status(self) -> SourceStatus:
         """Return the server, and why resources cannot be watched."""
-        problems = self._source.problems() if self._source is not None else ()
-        return SourceStatus("API server", without_credentials(self._client.server), problems)
+        source, server = self._source, without_credentials(self._client.server)
+        if source is None:
+            return SourceStatus("API server", server, unlisted=WATCHED_RESOURCES)
+        return SourceStatus("API server", server, source.problems(), unlisted=source.unlisted())
 
     def is_eligible(self) -> bool:
         """Return whether the Node exists and is not being removed."""

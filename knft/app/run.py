@@ -226,7 +226,7 @@ def _run_until_stopped(
         flags=options.flags,
     )
     flow_cleaner = FlowCleaner(config, local_addresses, monitoring.metrics.observe_conntrack_reconcile)
-    observers = (*monitoring.observers, flow_cleaner, *([service_manager] if service_manager is not None else []))
+    observers = monitoring.observers_with(flow_cleaner, *([service_manager] if service_manager is not None else []))
     # Two processes without the lock would leave the table to each other.
     daemon = live_daemon(
         config,

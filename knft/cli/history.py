@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import click
@@ -9,22 +10,24 @@ import msgspec
 from msgspec import Struct, structs
 
 from knft.cli.columns import output_width
-from knft.cli.history_text import format_history, is_endpoint
+from knft.cli.history_text import format_history, names_endpoint
 from knft.control.client import ask, decode
 from knft.control.messages import HISTORY_PATH, EndpointChange, Entry, History, entry_time
 from knft.durations import parse_unsigned
 from knft.errors import UsageError
-from knft.model.addresses import parse_address
+from knft.explain.query import AddressQuery, ServiceQuery, parse_query
 from knft.model.endpoint import endpoint_key
 
 
 class Selection(Struct, frozen=True):
     """Which changes to print: of a Service (``namespace/name``), of an endpoint, since a time; "" and 0 select all.
 
-    ``endpoint`` is an address, or an address and a port as in the answer.
+    ``port`` is the name of one of the Service's ports, None for all. ``endpoint`` is an address, or an address and a
+    port as in the answer.
     """
 
     service: str = ""
+    port: str | None = None
     endpoint: str = ""
     since: float = 0.0
 
@@ -32,9 +35,9 @@ class Selection(Struct, frozen=True):
 def history(service: str | None, endpoint: str | None, since: str | None, output: str) -> None:
     """Print the changes as "text" or "json"; raise ControlError if no daemon answers."""
     selection = Selection(
-        service_name(service) if service else "",
-        endpoint_name(endpoint) if endpoint else "",
-        since_time(since, time.time()) if since else 0.0,
+        *(service_name(service) if service is not None else ("", None)),
+        endpoint_name(endpoint) if endpoint is not None else "",
+        since_time(since, time.time()) if since is not None else 0.0,
     )
     found = decode(ask(HISTORY_PATH), History)
     selected = structs.replace(found, entries=tuple(filter(selector(selection), found.entries)))
@@ -44,26 +47,27 @@ def history(service: str | None, endpoint: str | None, since: str | None, output
     click.echo(format_history(selected, selection.endpoint, output_width()), nl=False)
 
 
-def service_name(text: str) -> str:
-    """Return ``namespace/name``; the namespace is ``default`` if none is given. Raises UsageError."""
-    namespace, slash, name = text.rpartition("/")
-    if not name or (slash and not namespace) or "/" in namespace:
-        msg = f"{text!r} is not a Service: write NAMESPACE/NAME, or NAME for a Service in namespace default"
-        raise UsageError(msg)
-    return f"{namespace or 'default'}/{name}"
+def service_name(text: str) -> tuple[str, str | None]:
+    """Return ``namespace/name``, and the name of a port if there is one.
+
+    The namespace is ``default`` if none is given. Raises UsageError.
+    """
+    with suppress(UsageError):
+        query = parse_query(text)
+        if isinstance(query, ServiceQuery):
+            return str(query.service), query.port
+    msg = f"{text!r} is not a Service: write NAMESPACE/NAME, or NAME in namespace default, and :PORT for a named port"
+    raise UsageError(msg)
 
 
 def endpoint_name(text: str) -> str:
     """Return a canonical address, or ``address:port``; raise UsageError."""
-    whole = parse_address(text)
-    if whole is not None:
-        return whole[1]
-    host, _, port = text.rpartition(":")
-    parsed = parse_address(host.removeprefix("[").removesuffix("]"))
-    if parsed is None or not (port.isascii() and port.isdigit()):
-        msg = f"--endpoint: {text!r} is not an address such as 10.244.1.20, 10.244.1.20:8080 or [fd00::20]:8080"
-        raise UsageError(msg)
-    return endpoint_key(parsed[1], int(port))
+    with suppress(UsageError):
+        query = parse_query(text)
+        if isinstance(query, AddressQuery) and "/" not in text:
+            return endpoint_key(query.address, query.port) if query.port else query.address
+    msg = f"--endpoint: {text!r} is not an address such as 10.244.1.20, 10.244.1.20:8080 or [fd00::20]:8080"
+    raise UsageError(msg)
 
 
 def since_time(text: str, now: float) -> float:
@@ -80,7 +84,10 @@ def since_time(text: str, now: float) -> float:
 
 
 def selector(selection: Selection) -> Callable[[Entry], bool]:
-    """Return whether to print an entry. Changes of a table may concern any Service, but name no endpoint."""
+    """Return whether to print an entry. Changes of a table may concern any Service, but name no endpoint.
+
+    A change that does not list all of its endpoints may concern the one that is looked for.
+    """
 
     def is_selected(entry: Entry) -> bool:
         if entry_time(entry) < selection.since:
@@ -89,7 +96,8 @@ def selector(selection: Selection) -> Callable[[Entry], bool]:
             return not selection.endpoint
         if selection.service and entry.service != selection.service:
             return False
-        keys = (*entry.gained, *entry.lost)
-        return not selection.endpoint or any(is_endpoint(key, selection.endpoint) for key in keys)
+        if selection.port is not None and entry.port != selection.port:
+            return False
+        return not selection.endpoint or bool(entry.not_listed) or names_endpoint(entry, selection.endpoint)
 
     return is_selected

@@ -37,18 +37,24 @@ def _lines(history: History, endpoint: str) -> Iterator[str]:
 
 def _conclusions(history: History, endpoint: str) -> Iterator[str]:
     """Yield what happened last to an endpoint, for each Service port."""
-    last = {
-        (change.service, change.port, change.protocol, change.family): change
-        for change in history.entries
-        if isinstance(change, EndpointChange)
-    }
+    changes = [change for change in history.entries if isinstance(change, EndpointChange)]
+    of_endpoint = [change for change in changes if names_endpoint(change, endpoint)]
+    last = {(change.service, change.port, change.protocol, change.family): change for change in of_endpoint}
     for change in last.values():
-        verb = "left" if any(is_endpoint(key, endpoint) for key in change.lost) else "joined"
+        verb = "left" if any(_is_endpoint(key, endpoint) for key in change.lost) else "joined"
         yield f"{endpoint} {verb} {_port(change)} at {_time(change.in_force)}{_delay(change, verb)}"
+    others = format_count(len(changes) - len(of_endpoint), "change")
+    if len(changes) > len(of_endpoint):
+        yield f"{endpoint} may be among the endpoints that are not listed in {others}, printed below"
     yield ""
 
 
-def is_endpoint(key: str, endpoint: str) -> bool:
+def names_endpoint(change: EndpointChange, endpoint: str) -> bool:
+    """Return whether a change lists an endpoint."""
+    return any(_is_endpoint(key, endpoint) for key in (*change.gained, *change.lost))
+
+
+def _is_endpoint(key: str, endpoint: str) -> bool:
     """Return whether ``address:port`` is an endpoint, which may be given without a port."""
     return key == endpoint or key.rpartition(":")[0].removeprefix("[").removesuffix("]") == endpoint
 
@@ -70,9 +76,7 @@ def _entry(entry: Entry) -> Iterator[str]:
             yield f"{_time(entry.in_force)}  {entry.family}: first sync, {ports}: {elements}"
         case TableChange():
             yield f"{_time(entry.at)}  {entry.family}: {entry.description}"
-            repaired = (
-                f"the table was right again at {_clock_time(entry.repaired)}" if entry.repaired is not None else ""
-            )
+            repaired = f"knft repaired the table at {_clock_time(entry.repaired)}" if entry.repaired is not None else ""
             yield f"{_INDENT}{repaired or 'knft has not repaired the table yet'}"
         case EndpointChange():
             yield f"{_time(entry.in_force)}  {_port(entry)}: {_endpoints(entry)}"
@@ -93,14 +97,14 @@ def _endpoints(change: EndpointChange) -> str:
 
 def _cause(cause: Cause | None, change: EndpointChange) -> str:
     if cause is None or change.seconds is None:
-        return "by no event of this Service"
+        return "not caused by an event of this Service"
     version = f" at resourceVersion {cause.resource_version}" if cause.resource_version else ""
     deleted = " was deleted" if cause.is_deleted else " changed"
     seconds = format_seconds(change.seconds)
     effect = (
         f"new connections still reached lost endpoints for {seconds}" if change.lost else f"in force {seconds} later"
     )
-    triggered = f"; the cluster dates the change {cause.triggered}" if cause.triggered else ""
+    triggered = f"; last-change-trigger-time {cause.triggered}" if cause.triggered else ""
     return f"{cause.kind} {cause.name}{deleted}{version}, received {_clock_time(cause.received)}; {effect}{triggered}"
 
 

@@ -1,10 +1,10 @@
 """Formats the answer to ``knft status`` as text: the conclusion, then the process, then each IP family."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from knft.cli.columns import format_seconds, wrapped
-from knft.control.messages import AuditStatus, ConntrackStatus, FamilyStatus, NamedProblems, SourceStatus, Status
+from knft.control.messages import AuditStatus, ConntrackStatus, FamilyStatus, SourceStatus, Status
 from knft.present.formatting import format_count
 
 _LABEL_WIDTH = 14
@@ -14,6 +14,12 @@ _UNREAD = {
     "API server": "not all objects of the API server can be watched",
     "manifests": "not all manifests can be read",
 }
+_NOT_IN_FORCE = {
+    "waiting": "no sync has succeeded yet",
+    "pending": "changes wait for a sync",
+    "changed": "another program has changed the table, and knft has not checked it yet",
+}
+"""Why not all rules of a family are in force, by its state."""
 
 _Line = tuple[str, str]
 """A label and its text."""
@@ -32,16 +38,21 @@ def format_status(status: Status, width: int | None) -> str:
 
 
 def _conclusion(status: Status) -> str:
-    """Return whether knft is ready, and what lasts that needs an operator."""
+    """Return whether knft is ready, what lasts that needs an operator, and why rules are not in force yet."""
     problems = [f"{name}: {text}" for name, family in sorted(status.families.items()) for text in _problems(family)]
     problems += [_UNREAD.get(status.source.kind, "")] if status.source.problems else []
     if status.problem:
         return "; ".join([f"knft is not ready: {status.problem}", *problems])
-    return (
-        f"knft is ready, with problems: {'; '.join(problems)}"
-        if problems
-        else "knft is ready and all rules are in force"
-    )
+    # The other states are problems.
+    not_in_force = [
+        f"{name}: {_NOT_IN_FORCE.get(family.state, family.state)}"
+        for name, family in sorted(status.families.items())
+        if family.state not in ("in force", "failing", "left")
+    ]
+    ready = f"knft is ready, with problems: {'; '.join(problems)}" if problems else "knft is ready"
+    if problems or not_in_force:
+        return "; ".join([ready, *not_in_force])
+    return "knft is ready and all rules are in force"
 
 
 def _problems(family: FamilyStatus) -> Iterator[str]:
@@ -75,14 +86,20 @@ def _source(source: SourceStatus) -> Iterator[_Line]:
         counts = ", ".join(f"{count} {state}" for state, count in source.files.items())
         yield source.kind, f"{source.name}: {counts}"
     else:
-        yield source.kind, f"{source.name}, {'with problems' if source.problems else 'connected'}"
+        yield source.kind, f"{source.name}, {_connection(source)}"
     for problem in source.problems:
         yield "", problem
 
 
+def _connection(source: SourceStatus) -> str:
+    if source.problems:
+        return "with problems"
+    return f"not listed yet: {', '.join(source.unlisted)}" if source.unlisted else "connected"
+
+
 def _conntrack(conntrack: ConntrackStatus) -> str:
     if conntrack.entries is None or conntrack.maximum is None:
-        return "the kernel does not tell"
+        return "unknown: cannot read nf_conntrack_count"
     share = 100 * conntrack.entries / conntrack.maximum if conntrack.maximum else 0.0
     return f"{conntrack.entries} of at most {conntrack.maximum} entries ({share:.1f} %)"
 
@@ -93,12 +110,9 @@ def _family(name: str, family: FamilyStatus) -> Iterator[_Line]:
     elements = "unknown, a sync runs or failed" if family.elements is None else str(family.elements)
     counts = (format_count(family.service_ports, "Service port"), format_count(family.endpoints, "endpoint"))
     yield "  programmed", f"{', '.join(counts)}; elements: {elements}"
-    for label, problems in (
-        ("quarantined", family.quarantined),
-        ("left out", family.left_out),
-        ("contested", family.contested),
-    ):
-        yield from _named(label, problems)
+    for label, problems in (("quarantined", family.quarantined), ("left out", family.left_out)):
+        yield from _listed(label, problems.count, [f"{name}: {why}" for name, why in problems.reasons.items()])
+    yield from _listed("contested", family.contested.count, family.contested.texts)
     if family.removal_error:
         yield "  stale", f"the kernel refuses to remove stale objects: {family.removal_error}"
     if family.repair_error:
@@ -116,7 +130,11 @@ def _sync(family: FamilyStatus) -> str:
             f"last sync {format_seconds(family.last_sync_age)} ago ({_time(family.last_sync)}), {kind}, in "
             f"{format_seconds(family.last_sync_seconds)}"
         )
-    state = {"left": "left to an older version of knft", "failing": f"failing: {family.sync_error}"}
+    state = {
+        "left": "left to an older version of knft",
+        "failing": f"failing: {family.sync_error}",
+        "changed": "changed by another program, not checked yet",
+    }
     return f"{state.get(family.state, family.state)}; {last}"
 
 
@@ -124,19 +142,20 @@ def _pending(family: FamilyStatus) -> str:
     if family.pending_seconds is None and not family.services_pending and not family.endpoint_changes_pending:
         return "none"
     since = f", for {format_seconds(family.pending_seconds)}" if family.pending_seconds is not None else ""
+    if not family.services_pending and not family.endpoint_changes_pending:
+        return f"a sync is queued{since}"
     services = format_count(family.services_pending, "Service")
     return f"{services}, {format_count(family.endpoint_changes_pending, 'EndpointSlice change')}{since}"
 
 
-def _named(label: str, problems: NamedProblems) -> Iterator[_Line]:
-    if not problems.count:
+def _listed(label: str, count: int, texts: Sequence[str]) -> Iterator[_Line]:
+    if not count:
         return
-    yield f"  {label}", str(problems.count)
-    for name, why in problems.reasons.items():
-        yield "", why if label == "contested" else f"{name}: {why}"
-    rest = problems.count - len(problems.reasons)
-    if rest:
-        yield "", f"and {rest} more"
+    yield f"  {label}", str(count)
+    for text in texts:
+        yield "", text
+    if count > len(texts):
+        yield "", f"and {count - len(texts)} more"
 
 
 def _foreign(family: FamilyStatus) -> str:
@@ -145,6 +164,8 @@ def _foreign(family: FamilyStatus) -> str:
     text = f"{format_count(family.foreign_changes, 'change')} by other programs"
     if family.last_foreign_change_age is not None:
         text += f"; the last one {format_seconds(family.last_foreign_change_age)} ago: {family.last_foreign_change}"
+    if family.unchecked_change:
+        text += f"; not checked yet: {family.unchecked_change}"
     return text + (f"; the next check waits {format_seconds(family.check_delay)}" if family.check_delay else "")
 
 

@@ -14,12 +14,12 @@ import msgspec
 from knft.control.messages import socket_name
 from knft.errors import ControlError
 from knft.kernel.instance_lock import describe_holder, holder_port_id, holds_lock
+from knft.kernel.peer import peer_of
 
 TIMEOUT_SECONDS = 10
 """How long each step of a request may take."""
 MAX_ANSWER_BYTES = 16 << 20
 _Answer = TypeVar("_Answer")
-_PEER = struct.Struct("3i")  # struct ucred
 _READ_BYTES = 1 << 16
 _TIMEOUT = struct.pack("@ll", TIMEOUT_SECONDS, 0)  # struct timeval
 
@@ -34,21 +34,24 @@ def ask(path: str) -> bytes:
             connection.setsockopt(socket.SOL_SOCKET, option, _TIMEOUT)
         try:
             connection.connect(socket_name(port_id))
-        except OSError as error:
-            msg = (
-                f"{daemon}; it does not answer commands ({error.strerror}): it may be starting, be another command "
-                "than 'knft run', or an older version"
-            )
-            raise ControlError(msg) from error
-        _require_lock_holder(connection, port_id)
-        try:
+            _require_lock_holder(connection, port_id)
             return _body(_exchange(connection, path))
-        except BlockingIOError as error:
-            msg = f"{daemon}; it has not answered within {TIMEOUT_SECONDS} s"
-            raise ControlError(msg) from error
         except OSError as error:
-            msg = f"{daemon}; it does not answer: {error.strerror or error}"
+            msg = f"{daemon}; {_reason(error)}"
             raise ControlError(msg) from error
+
+
+def _reason(error: OSError) -> str:
+    match error:
+        case BlockingIOError():
+            return f"it did not answer within {TIMEOUT_SECONDS} s"
+        case ConnectionRefusedError():
+            return (
+                "it refuses connections: retry if it is starting; 'knft run --once', 'knft cleanup' and older versions "
+                "do not answer"
+            )
+        case _:
+            return f"it does not answer: {error.strerror or error}"
 
 
 def decode(answer: bytes, kind: type[_Answer]) -> _Answer:
@@ -61,8 +64,12 @@ def decode(answer: bytes, kind: type[_Answer]) -> _Answer:
 
 
 def _find_daemon() -> int:
+    no_lock = ""
     try:
         port_id = holder_port_id()
+    except FileNotFoundError:
+        # Taking the lock loads the module; on a kernel without it, knft runs without a lock.
+        port_id, no_lock = None, ", or the kernel has no nfnetlink_log (CONFIG_NETFILTER_NETLINK_LOG)"
     except PermissionError as error:
         msg = "only root may ask the running knft: run this command as root"
         raise ControlError(msg) from error
@@ -71,8 +78,8 @@ def _find_daemon() -> int:
         raise ControlError(msg) from error
     if port_id is None:
         msg = (
-            "no knft process runs in this network namespace; to look at the kernel's rules instead, use 'nft list "
-            "table ip knft' or 'knft trace'"
+            f"no knft process runs in this network namespace{no_lock}; to look at the kernel's rules instead, use 'nft "
+            "list table ip knft' or 'knft trace'"
         )
         raise ControlError(msg)
     return port_id
@@ -80,7 +87,7 @@ def _find_daemon() -> int:
 
 def _require_lock_holder(connection: socket.socket, port_id: int) -> None:
     """Raise ControlError unless the peer holds the instance lock."""
-    pid, uid, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
+    pid, uid = peer_of(connection)
     if not pid:
         msg = (
             "cannot check who answers: the process is in another PID namespace; run this command in knft's container, "

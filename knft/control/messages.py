@@ -22,13 +22,14 @@ class SourceStatus(Struct, frozen=True):
     """Where the objects come from: ``kind`` is ``API server`` or ``manifests``, ``name`` the URL or the directory.
 
     ``problems`` are why resources cannot be watched, or what is wrong with the manifests. ``files`` counts the
-    manifests by state.
+    manifests by state. ``unlisted`` are the resources that the API server has not listed since the start.
     """
 
     kind: str
     name: str
     problems: tuple[str, ...] = ()
     files: dict[str, int] = {}
+    unlisted: tuple[str, ...] = ()
 
 
 class NamedProblems(Struct, frozen=True):
@@ -36,6 +37,13 @@ class NamedProblems(Struct, frozen=True):
 
     count: int = 0
     reasons: dict[str, str] = {}
+
+
+class LosingClaims(Struct, frozen=True):
+    """How many claims to frontends lose to another Service, and the texts of some of them."""
+
+    count: int = 0
+    texts: tuple[str, ...] = ()
 
 
 class AuditStatus(Struct, frozen=True):
@@ -47,10 +55,10 @@ class AuditStatus(Struct, frozen=True):
 
 
 class FamilyStatus(Struct, frozen=True):
-    """One IP family. ``state`` is ``waiting``, ``in force``, ``pending``, ``failing`` or ``left``.
+    """One IP family. ``state`` is ``waiting``, ``in force``, ``pending``, ``changed``, ``failing`` or ``left``.
 
     ``last_sync`` is None before the first successful sync; ``elements`` is None while a sync runs or after a failure.
-    ``contested`` counts claims to frontends that another Service owns.
+    ``unchecked_change`` is what other programs changed in the table, "" after the sync that checks it.
     """
 
     state: str
@@ -68,13 +76,14 @@ class FamilyStatus(Struct, frozen=True):
     elements: int | None
     quarantined: NamedProblems
     left_out: NamedProblems
-    contested: NamedProblems
+    contested: LosingClaims
     removal_error: str
     repair_error: str
     foreign_changes: int
     last_foreign_change: str
     last_foreign_change_age: float | None
     check_delay: float
+    unchecked_change: str
     audit: AuditStatus | None
 
 
@@ -139,8 +148,8 @@ class EndpointChange(Struct, frozen=True, tag="endpoints", tag_field="type"):
 class TableChange(Struct, frozen=True, tag="table", tag_field="type"):
     """What other programs changed in a table, or what an audit found changed.
 
-    ``at`` is when knft began to check the table; ``repaired`` when it had read the table back and it was right, None
-    before that.
+    ``at`` is when knft was notified of the first change, or when the audit ended; ``repaired`` when knft had read the
+    table back and it was right, None before that.
     """
 
     family: str

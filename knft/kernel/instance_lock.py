@@ -179,14 +179,17 @@ def _link_of(path: Path) -> str:
     return ""
 
 
-def describe_holder(port_id: int | None, who: str = "another knft process") -> str:
-    """Return a message about the process whose socket with this port id holds the lock, called ``who``."""
+def describe_holder(port_id: int | None, process_text: str = "another knft process") -> str:
+    """Return a message about the process whose socket with this port id holds the lock.
+
+    ``process_text`` is what to call it.
+    """
     if port_id is None:
-        return f"{who}, whose id is unknown, runs in this network namespace"
+        return f"{process_text}, whose id is unknown, runs in this network namespace"
     if port_id >> 24 != _PORT_PREFIX:
         return f"another process, whose netlink port id is {port_id}, has bound group {GROUP} of nfnetlink_log"
     pid = port_id & ((1 << _PID_BITS) - 1)
     if not sees_host_processes():
-        return f"{who} runs in this network namespace: pid {pid} on the host"
+        return f"{process_text} runs in this network namespace: pid {pid} on the host"
     command = command_of(pid)
-    return f"{who} runs in this network namespace: pid {pid}" + (f", {command!r}" if command else "")
+    return f"{process_text} runs in this network namespace: pid {pid}" + (f", {command!r}" if command else "")

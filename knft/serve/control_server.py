@@ -6,10 +6,10 @@ See docs/design/control-socket.md.
 import logging
 import os
 import socket
-import struct
 from contextlib import suppress
 
 from knft.control.messages import socket_name
+from knft.kernel.peer import peer_of
 from knft.serve.connection import Handler
 from knft.serve.http_thread import HttpThread
 
@@ -21,7 +21,6 @@ MAX_CONNECTIONS = 4
 """How many clients may be connected; a further one ends the oldest connection."""
 _NAME = "control server"
 _BACKLOG = 128
-_PEER = struct.Struct("3i")  # struct ucred
 _OVERFLOW_UID = 65534
 """SO_PEERCRED reports this user for those that have no number in this user namespace."""
 _REFUSAL = b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\n\r\nonly root may ask knft\n"
@@ -48,15 +47,19 @@ class ControlServer:
             listening_socket.close()
             if not self._has_warned:
                 self._has_warned = True
-                log.warning("'knft status' and 'knft history' get no answer: cannot listen: %s", error.strerror)
+                log.warning(
+                    "'knft status' and 'knft history' get no answer: cannot listen at the control socket: %s; knft "
+                    "retries every %d s",
+                    error.strerror,
+                    RETRY_SECONDS,
+                )
             self._thread.call_later(RETRY_SECONDS, self.start)
             return
         self._thread.listen(listening_socket, self._handler, _NAME, admits=self._admits)
 
     def _admits(self, accepted: socket.socket) -> bool:
         """Return whether a client may ask; the oldest of too many loses its connection."""
-        _, uid, _ = _PEER.unpack(accepted.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
-        if uid not in self._users:
+        if peer_of(accepted).uid not in self._users:
             with suppress(OSError):
                 accepted.send(_REFUSAL)
             return False

@@ -77,5 +77,5 @@ class EventReporter(SyncObserver):
             self._on_event(failed_to_program_event(service, note))
         self._too_large[report.family] = dict(report.too_large)
 
-    def sync_failed(self, _family: Family, _seconds: float) -> None:
+    def sync_failed(self, _family: Family, _seconds: float, _error: str) -> None:
         """Report nothing: the log and the health checks show failed syncs."""

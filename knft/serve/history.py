@@ -17,10 +17,11 @@ from knft.model.names import ServicePortName
 from knft.model.service_port import ServicePort
 from knft.serve.change_causes import EventFinder
 from knft.serve.timestamp import Clock, Timestamp
-from knft.sync.change_origins import ChangeOrigins, ReceivedEvent
+from knft.sync.change_origins import ChangeOrigins
 from knft.sync.foreign_changes import ForeignChangeSummary
-from knft.sync.observer import SyncObserver
+from knft.sync.observer import AuditResult, SyncObserver
 from knft.sync.report import SyncReport
+from knft.sync.service_events import ReceivedEvent, ServiceEvents, Target
 from knft.sync.state import ServiceState
 
 MAX_WEIGHT = 1000
@@ -30,8 +31,6 @@ MAX_LISTED = 200
 MAX_TABLE_CHANGES = 50
 """How many changes of tables are kept, apart from the others, so that a program that changes them again and again does
 not remove other entries."""
-
-_Target = tuple[str, int]
 
 
 class ChangeHistory(SyncObserver):
@@ -60,15 +59,16 @@ class ChangeHistory(SyncObserver):
 
     def table_changed(self, family: Family, changes: ForeignChangeSummary) -> None:
         """Record changes by other programs."""
-        self._add_table_change(family, str(changes))
+        self._add_table_change(family, str(changes), _unix_seconds(changes.first_at, self._clock()))
 
-    def table_audited(self, family: Family, differences: int) -> None:
+    def table_audited(self, family: Family, result: AuditResult) -> None:
         """Record what an audit found changed."""
-        if differences:
-            self._add_table_change(family, f"an audit found {differences} elements or chains changed")
+        if result.differences:
+            description = f"an audit found {result.differences} elements or chains changed"
+            self._add_table_change(family, description, self._clock().unix_seconds)
 
-    def _add_table_change(self, family: Family, description: str) -> None:
-        change = TableChange(family.value, description, self._clock().unix_seconds)
+    def _add_table_change(self, family: Family, description: str, at: float) -> None:
+        change = TableChange(family.value, description, at)
         with self._lock:
             self._has_unrepaired.add(family)
             self._table_changes.append(change)
@@ -82,16 +82,28 @@ class ChangeHistory(SyncObserver):
         if family not in self._synced:
             self._synced.add(family)
             self._add([_first_sync(report, now)])
+            if report.quarantined:
+                self._waiting[family] = ChangeOrigins(dict.fromkeys(report.quarantined))
             return
-        if report.is_full and family in self._has_unrepaired and not report.repair.error:
-            self._record_repair(family, _unix_seconds(report.committed, now))
+        is_right = report.is_full and not report.repair.error and not report.repair.changed_again
+        if is_right and family in self._has_unrepaired:
+            self._record_repair(family, now.unix_seconds)
         waiting = self._waiting.pop(family, None)
         origins = waiting.merged_with(report.origins) if waiting is not None else report.origins
         in_force, refused = origins.split(report.quarantined)
         if report.quarantined:
             self._waiting[family] = refused
-        for name in in_force.service_ports():
-            self._add(_endpoint_changes(name, in_force, state, report.committed, now))
+        self._add_all(in_force, state, report.committed, now)
+
+    def _add_all(self, origins: ChangeOrigins, state: ServiceState, committed: float, now: Timestamp) -> None:
+        """Add as many changes as the history keeps; the others count as dropped, so that the work is bounded."""
+        names, added = origins.service_ports(), 0
+        for position, name in enumerate(names):
+            if max(position, added) >= MAX_WEIGHT:
+                with self._lock:
+                    self._dropped += len(names) - position
+                return
+            added += self._add(_endpoint_changes(name, origins, state, committed, now))
 
     def _record_repair(self, family: Family, at: float) -> None:
         with self._lock:
@@ -103,14 +115,18 @@ class ChangeHistory(SyncObserver):
                 for change in self._table_changes
             )
 
-    def _add(self, changes: Iterable[EndpointChange | FirstSync]) -> None:
+    def _add(self, changes: Iterable[EndpointChange | FirstSync]) -> int:
+        """Add changes, and return their weight."""
+        added = 0
         with self._lock:
             for change in changes:
                 self._changes.append(change)
-                self._weight += _weight(change)
+                added += _weight(change)
+            self._weight += added
             while self._weight > MAX_WEIGHT:
                 self._weight -= _weight(self._changes.popleft())
                 self._dropped += 1
+        return added
 
 
 def _weight(change: EndpointChange | FirstSync) -> int:
@@ -135,8 +151,8 @@ class _EndpointsOfEvent(Struct):
     """The endpoints that one event gave a Service port, and took from it."""
 
     event: ReceivedEvent | None
-    gained: list[_Target] = []
-    lost: list[_Target] = []
+    gained: list[Target] = []
+    lost: list[Target] = []
 
 
 def _endpoint_changes(
@@ -145,10 +161,10 @@ def _endpoint_changes(
     """Yield the endpoints that new connections to a Service port reach since the sync, or no longer, by event."""
     port = origins.ports[name] if name in origins.ports else state.service_port(name)
     endpoints = origins.endpoints[name] if name in origins.endpoints else state.endpoints(name)
-    plan = state.plan(name)
-    before = _targets(_reachable(port, endpoints, state))
-    after = _targets(plan.endpoints.all_reachable if plan is not None else ())
-    finder = EventFinder(origins.events.get(name.service, ()))
+    before = _reachable(port, endpoints, state)
+    after = _reachable(state.service_port(name), state.endpoints(name), state)
+    events = origins.events.get(name.service) or ServiceEvents()
+    finder = EventFinder(events, has_port_changed=name in origins.ports)
     found: dict[int, _EndpointsOfEvent] = {}
     for targets, is_gained in ((after - before, True), (before - after, False)):
         for target in sorted(targets):
@@ -159,13 +175,11 @@ def _endpoint_changes(
         yield _endpoint_change(name, state.node.family, of_event, committed=committed, now=now)
 
 
-def _reachable(port: ServicePort | None, endpoints: tuple[Endpoint, ...], state: ServiceState) -> tuple[Endpoint, ...]:
+def _reachable(port: ServicePort | None, endpoints: tuple[Endpoint, ...], state: ServiceState) -> set[Target]:
+    if port is None:
+        return set()
     node = state.node
-    return categorize_endpoints(endpoints, port, node.name, node.zone).all_reachable if port is not None else ()
-
-
-def _targets(endpoints: tuple[Endpoint, ...]) -> set[_Target]:
-    return {endpoint.target for endpoint in endpoints}
+    return {endpoint.target for endpoint in categorize_endpoints(endpoints, port, node.name, node.zone).all_reachable}
 
 
 def _endpoint_change(
@@ -189,13 +203,11 @@ def _endpoint_change(
 
 
 def _cause(event: ReceivedEvent, now: Timestamp) -> Cause:
-    current = event.current
-    annotations = current.metadata.annotations if current is not None else None
     return Cause(
         event.kind,
         str(event.name),
         event.resource_version,
         event.is_deleted,
-        (annotations.trigger_time if annotations else None) or "",
+        event.trigger_time,
         _unix_seconds(event.received, now),
     )

@@ -97,7 +97,7 @@ class MetricsObserver(SyncObserver):
         gauge(report.family.value, "internal").set(len(counts.internal))
         gauge(report.family.value, "external").set(len(counts.external))
 
-    def sync_failed(self, family: Family, seconds: float) -> None:
+    def sync_failed(self, family: Family, seconds: float, _error: str) -> None:
         """Record a sync that failed; it counts as a full sync, since knft reads the table back before it gives up."""
         self._metrics.sync_failures(family.value).inc()
         self._metrics.duration(family.value).observe(seconds)

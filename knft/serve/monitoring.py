@@ -30,7 +30,7 @@ from knft.sync.observer import SyncObserver
 class Monitoring:
     """The observers and HTTP servers of one process.
 
-    Pass ``observers`` to the daemon. ``metrics`` has methods to record what no sync reports: requests to the API
+    Pass ``observers_with`` to the daemon. ``metrics`` has methods to record what no sync reports: requests to the API
     server, and runs of the conntrack reconciler.
     """
 
@@ -62,13 +62,12 @@ class Monitoring:
         self.service_health = ServiceHealth(
             config, thread, self.health.is_healthy, on_event, own_ports=_own_ports(settings)
         )
-        self.observers: tuple[SyncObserver, ...] = (
+        self._observers: tuple[SyncObserver, ...] = (
             self.health,
             MetricsObserver(self.metrics, clock),
             self.service_health,
             EventReporter(config.node_name, on_event),
             self.last_syncs,
-            self.history,
         )
 
         def report_failure(reason: str, message: str) -> None:
@@ -89,6 +88,10 @@ class Monitoring:
                 on_failure = partial(report_failure, reason)
                 retries = not settings.bind_address_hard_fail
                 self._servers.append(HttpServer(thread, name, address, router, on_failure=on_failure, retries=retries))
+
+    def observers_with(self, *others: SyncObserver) -> tuple[SyncObserver, ...]:
+        """Return the observers and ``others``; the history is the last one, because nothing depends on its work."""
+        return (*self._observers, *others, self.history)
 
     def register_counters(
         self, daemon: Daemon, library: WorkerProcess, dropped_log_lines: Callable[[], int] = lambda: 0

@@ -77,7 +77,7 @@ class ProxyHealth(SyncObserver):
         """Record that nothing is pending."""
         self._record_update(report.family, is_synced=True)
 
-    def sync_failed(self, family: Family, _seconds: float) -> None:
+    def sync_failed(self, family: Family, _seconds: float, _error: str) -> None:
         """Keep changes pending; if nothing was queued, count the failed sync as pending from now."""
         with self._lock:
             self._running.discard(family)

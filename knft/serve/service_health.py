@@ -252,7 +252,7 @@ class ServiceHealth(SyncObserver):
     def sync_queued(self, _family: Family) -> None:
         """Do nothing."""
 
-    def sync_failed(self, _family: Family, _seconds: float) -> None:
+    def sync_failed(self, _family: Family, _seconds: float, _error: str) -> None:
         """Keep the current ports and counts."""
 
     def sync_succeeded(self, report: SyncReport, state: ServiceState) -> None:

@@ -4,7 +4,6 @@ import os
 import platform
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import islice
 
 from msgspec import Struct
 
@@ -14,6 +13,7 @@ from knft.control.messages import (
     AuditStatus,
     ConntrackStatus,
     FamilyStatus,
+    LosingClaims,
     NamedProblems,
     SourceStatus,
     Status,
@@ -65,8 +65,7 @@ def _family_status(sources: StatusSources, family: Family, state: ServiceState, 
     daemon, last = sources.daemon, sources.last_syncs.syncs.get(family)
     changed_at, changes = sources.last_syncs.table_changes.get(family, (None, None))
     pending, counts = sources.health.pending_seconds(family), state.tracker_counts()
-    sync_error = daemon.sync_errors.get(family, "")
-    contested = _losing_claims(state) if last is not None and last.losing_claim_count else {}
+    sync_error = sources.last_syncs.errors.get(family, "")
     return FamilyStatus(
         state=_state(sources, family, pending, sync_error),
         node_address=state.latest_node.node_ip,
@@ -83,14 +82,15 @@ def _family_status(sources: StatusSources, family: Family, state: ServiceState, 
         elements=daemon.element_count(family),
         quarantined=_named(last.quarantined.items()) if last is not None else NamedProblems(),
         left_out=_named(last.too_large.items()) if last is not None else NamedProblems(),
-        contested=NamedProblems(last.losing_claim_count if last is not None else 0, contested),
+        contested=_losing_claims(state, last.losing_claim_count) if last is not None else LosingClaims(),
         removal_error=last.orphan_error if last is not None else "",
         repair_error=last.repair_error if last is not None else "",
         foreign_changes=daemon.foreign_changes.counts[family],
         last_foreign_change=str(changes) if changes is not None else "",
         last_foreign_change_age=now.monotonic - changed_at.monotonic if changed_at is not None else None,
+        unchecked_change=str(daemon.foreign_changes.unchecked(family) or ""),
         check_delay=daemon.foreign_changes.check_delays().get(family, 0.0),
-        audit=_audit_status(daemon, family, now),
+        audit=_audit_status(sources.last_syncs, family, now),
     )
 
 
@@ -101,6 +101,8 @@ def _state(sources: StatusSources, family: Family, pending: float | None, sync_e
         return "failing"
     if family not in sources.last_syncs.syncs:
         return "waiting"
+    if sources.daemon.foreign_changes.unchecked(family) is not None:
+        return "changed"
     return "in force" if pending is None else "pending"
 
 
@@ -109,13 +111,15 @@ def _named(problems: Iterable[tuple[object, str]]) -> NamedProblems:
     return NamedProblems(len(found), dict(found[:MAX_NAMED]))
 
 
-def _losing_claims(state: ServiceState) -> dict[str, str]:
+def _losing_claims(state: ServiceState, count: int) -> LosingClaims:
     # The sync thread may change the claims meanwhile: the count is right, and the log names them, too.
     with suppress(RuntimeError, KeyError):
-        return {str(claim.loser): str(claim) for claim in islice(state.losing_claims(), MAX_NAMED)}
-    return {}
+        return LosingClaims(count, tuple(map(str, state.losing_claims()[:MAX_NAMED])) if count else ())
+    return LosingClaims(count)
 
 
-def _audit_status(daemon: Daemon, family: Family, now: Timestamp) -> AuditStatus | None:
-    audit = daemon.audits.get(family)
-    return AuditStatus(now.monotonic - audit.at, audit.differences, audit.error) if audit is not None else None
+def _audit_status(last_syncs: LastSyncs, family: Family, now: Timestamp) -> AuditStatus | None:
+    if family not in last_syncs.audits:
+        return None
+    ended, result = last_syncs.audits[family]
+    return AuditStatus(now.monotonic - ended.monotonic, result.differences, result.error)

@@ -4,39 +4,14 @@ They are what the changed Service ports were before, and the events of the API s
 them. A sync that fails or postpones Service ports leaves the origins of these to the next one.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec import Struct, structs
 
 from knft.model.endpoint import Endpoint
 from knft.model.names import NamespacedName, ServicePortName
-from knft.model.objects import EndpointSlice
 from knft.model.service_port import ServicePort
-
-MAX_EVENTS = 16
-"""How many events of one Service are kept until a sync; the newest ones decide which endpoints it has."""
-
-
-class ReceivedEvent(Struct, frozen=True):
-    """A changed Service or EndpointSlice; ``received`` is when knft got it, in seconds of the monotonic clock.
-
-    ``resource_version`` is "" if a list or a manifest told of the change. The slices are those of an EndpointSlice.
-    """
-
-    kind: str
-    name: NamespacedName
-    resource_version: str
-    received: float
-    is_deleted: bool
-    previous: EndpointSlice | None = None
-    current: EndpointSlice | None = None
-
-
-class Arrival(Struct, frozen=True):
-    """How a change arrived: its resource version, and the time in seconds of the monotonic clock."""
-
-    resource_version: str = ""
-    received: float = 0.0
+from knft.sync.service_events import ServiceEvents
 
 
 class ChangeOrigins(Struct, frozen=True):
@@ -46,16 +21,18 @@ class ChangeOrigins(Struct, frozen=True):
     """The Service ports that changed, as they were; None if they did not exist."""
     endpoints: Mapping[ServicePortName, tuple[Endpoint, ...]] = {}
     """The endpoints that changed, as they were."""
-    events: Mapping[NamespacedName, tuple[ReceivedEvent, ...]] = {}
+    events: Mapping[NamespacedName, ServiceEvents] = {}
 
     def merged_with(self, later: "ChangeOrigins") -> "ChangeOrigins":
         """Return both as one: the oldest state before, and the newest events."""
         if not (self.ports or self.endpoints or self.events):
             return later
-        events = {
-            service: (*self.events.get(service, ()), *later.events.get(service, ()))[-MAX_EVENTS:]
-            for service in self.events.keys() | later.events.keys()
+        of_both = {
+            service: events.merged_with(later.events[service])
+            for service, events in self.events.items()
+            if service in later.events
         }
+        events = {**self.events, **later.events, **of_both}
         return ChangeOrigins({**later.ports, **self.ports}, {**later.endpoints, **self.endpoints}, events)
 
     def split(self, waiting: Collection[ServicePortName]) -> "tuple[ChangeOrigins, ChangeOrigins]":
@@ -78,6 +55,6 @@ class ChangeOrigins(Struct, frozen=True):
         )
         return in_force, later
 
-    def service_ports(self) -> Iterable[ServicePortName]:
-        """Return the changed Service ports, sorted."""
-        return sorted(self.ports.keys() | self.endpoints.keys())
+    def service_ports(self) -> list[ServicePortName]:
+        """Return the changed Service ports, first those whose endpoints changed."""
+        return list({**self.endpoints, **self.ports})

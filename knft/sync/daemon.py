@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType, TracebackType
 
-from msgspec import Struct
-
 from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.process import WorkerProcess
@@ -25,7 +23,7 @@ from knft.sync.foreign_objects import describe
 from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
 from knft.sync.log_summary import summarize
 from knft.sync.node_check import NodeCheck
-from knft.sync.observer import SyncObserver
+from knft.sync.observer import AuditResult, SyncObserver
 from knft.sync.older_version import OlderVersion
 from knft.sync.proxier import UNUSED_CHAINS_INTERVAL_SECONDS, Proxier
 from knft.sync.report import SyncReport
@@ -42,14 +40,6 @@ AUDIT_SECONDS = 3600.0
 """Time between two comparisons of the kernel's tables with what was committed."""
 AUDIT_RETRY_SECONDS = 120.0
 """Delay before an audit that compared nothing is repeated; it doubles with each failure, up to ``AUDIT_SECONDS``."""
-
-
-class AuditResult(Struct, frozen=True):
-    """The result of an audit: its time in seconds of the monotonic clock, and what differed, or why it failed."""
-
-    at: float
-    differences: int = 0
-    error: str = ""
 
 
 AuditTableOpener = Callable[[Family], AbstractContextManager[TableInterface]]
@@ -93,10 +83,6 @@ class Daemon:
         self._had_quarantine = False
         """Whether a sync has quarantined a Service port. Errors leave garbage in reference cycles."""
         self.audit_differences = Counter[Family]()
-        self.sync_errors: dict[Family, str] = {}
-        """Why the last sync of a family failed, for those whose last sync did."""
-        self.audits: dict[Family, AuditResult] = {}
-        """The last audit of each family."""
         self._runner = BoundedFrequencyRunner(self.sync, intervals, clock or MonotonicClock(), random.random)
         self.foreign_changes = ForeignChangeWatch(proxiers, self._runner.request, older_versions)
 
@@ -249,22 +235,21 @@ class Daemon:
         try:
             report = proxier.sync()
         except KernelError as error:
-            self.sync_errors[proxier.family] = str(error)
+            reason = str(error)
             log.error("%s: sync failed: %s", proxier.family.value, error)  # noqa: TRY400 - an expected error needs no traceback
             log.debug("%s", error.detail)
         except Exception as error:
             exit_if_out_of_memory(error)
-            self.sync_errors[proxier.family] = f"unexpected error, please report this: {error!r}"
+            reason = f"unexpected error, please report this: {error!r}"
             # A bug in knft must not end the loop: the rules stay, and the next sync is a full one.
             log.exception("%s: sync failed unexpectedly; please report this", proxier.family.value)
         else:
-            self.sync_errors.pop(proxier.family, None)
             self._record_success(report)
             self._notify(lambda observer: observer.sync_succeeded(report, proxier.state))
             return True
         seconds = time.monotonic() - started
         log.debug("%s: the failed sync took %.1f ms", proxier.family.value, seconds * 1e3)
-        self._notify(lambda observer: observer.sync_failed(proxier.family, seconds))
+        self._notify(lambda observer: observer.sync_failed(proxier.family, seconds, reason))
         return False
 
     def _record_success(self, report: SyncReport) -> None:
@@ -334,14 +319,11 @@ class Daemon:
         family = proxier.family.value
         try:
             with open_audit_table(proxier.family) as table:
-                count = proxier.audit(table)
+                count = proxier.audit(table, lambda found: self._report_audit(proxier.family, AuditResult(found)))
         except KernelError as error:
             log.warning("%s: audit failed: %s", family, error)
-            self.audits[proxier.family] = AuditResult(time.monotonic(), error=str(error))
+            self._report_audit(proxier.family, AuditResult(error=str(error)))
             return False
-        if count is not None:
-            self.audits[proxier.family] = AuditResult(time.monotonic(), count)
-            self._notify(lambda observer: observer.table_audited(proxier.family, count))
         if count:
             self.audit_differences[proxier.family] += count
             log.warning(
@@ -349,6 +331,9 @@ class Daemon:
             )
             self._runner.request()
         return count is not None
+
+    def _report_audit(self, family: Family, result: AuditResult) -> None:
+        self._notify(lambda observer: observer.table_audited(family, result))
 
     def _audit_periodically(self, stop: threading.Event) -> None:
         delay, retry_delay = AUDIT_SECONDS, AUDIT_RETRY_SECONDS

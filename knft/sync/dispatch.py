@@ -8,7 +8,7 @@ from knft.decide.node import node_addresses, view_node
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, KubeObject, Node, ObjectChange, Service, ServiceCIDR
 from knft.source.select import is_selected
-from knft.sync.change_origins import Arrival
+from knft.sync.service_events import Arrival
 from knft.sync.service_warnings import ServiceWarnings
 from knft.sync.state import ServiceState
 

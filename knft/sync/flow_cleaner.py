@@ -156,9 +156,8 @@ class FlowCleaner(SyncObserver):
             family_state.successes += 1
             self._condition.notify_all()
 
-    def sync_failed(self, family: Family, seconds: float) -> None:
+    def sync_failed(self, family: Family, _seconds: float, _error: str) -> None:
         """Record that the rules in force are unknown."""
-        del seconds
         with self._condition:
             self._families[family].is_failed = True
             self._condition.notify_all()
@@ -166,7 +165,7 @@ class FlowCleaner(SyncObserver):
     def table_left(self, family: Family) -> None:
         """Record that the rules in force are unknown."""
         self.sync_started(family)
-        self.sync_failed(family, 0.0)
+        self.sync_failed(family, 0.0, "")
 
     def run(self, stop: threading.Event) -> None:
         """Run the due passes until ``stop`` is set. Needs its own thread."""

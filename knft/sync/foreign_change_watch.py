@@ -167,6 +167,10 @@ class ForeignChangeWatch:
             self._older_versions[family].finish_sync()
         self._changes[family].finish_check(time.monotonic())
 
+    def unchecked(self, family: Family) -> ForeignChangeSummary | None:
+        """Return the changes of a table whose check has not ended, None if all were checked."""
+        return self._changes[family].unchecked()
+
     def check_delays(self) -> dict[Family, float]:
         """Return the seconds that knft waits before it checks each table after a foreign change."""
         now = time.monotonic()

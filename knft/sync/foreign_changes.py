@@ -37,13 +37,16 @@ class ForeignChangeSummary(Struct, frozen=True):
     """The names of chains, sets and maps."""
     overrun: bool = False
     """Whether anything may have changed, because the kernel dropped notifications."""
+    first_at: float = math.inf
+    """When knft was notified of the first change, in seconds of the monotonic clock."""
 
-    def with_change(self, change: ForeignChange) -> "ForeignChangeSummary":
+    def with_change(self, change: ForeignChange, now: float) -> "ForeignChangeSummary":
         """Return the summary with one more change."""
         return ForeignChangeSummary(
             self.processes | {change.process or "an unknown process"},
             self.names | change.chains | change.sets,
             self.overrun or change.overrun,
+            min(self.first_at, now),
         )
 
     def repeats(self, earlier: "ForeignChangeSummary") -> bool:
@@ -87,7 +90,7 @@ class ForeignChanges:
                 planned_delay = math.inf
             else:
                 planned_delay = self._delay()
-            self._waiting = (self._waiting or ForeignChangeSummary()).with_change(change)
+            self._waiting = (self._waiting or ForeignChangeSummary()).with_change(change, now)
             if self._delay() == planned_delay:
                 return 0.0
             return self._delay() if self._is_checking() else max(0.0, self._due_at() - now)
@@ -138,6 +141,11 @@ class ForeignChanges:
         with self._lock:
             if self._is_checking():
                 self._checked_at = now
+
+    def unchecked(self) -> ForeignChangeSummary | None:
+        """Return the changes that wait for a check, or that the running sync checks; None if all were checked."""
+        with self._lock:
+            return self._waiting or (self._checked if self._is_checking() else None)
 
     def delay(self, now: float) -> float:
         """Return the seconds between a check and the next one; 0 unless changes repeat."""

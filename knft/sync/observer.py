@@ -1,9 +1,18 @@
 """SyncObserver: the interface of code that is notified of syncs: health, metrics, conntrack, events."""
 
+from msgspec import Struct
+
 from knft.families import Family
 from knft.sync.foreign_changes import ForeignChangeSummary
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
+
+
+class AuditResult(Struct, frozen=True):
+    """How many elements and chains differed from what knft committed, or why the table could not be read."""
+
+    differences: int = 0
+    error: str = ""
 
 
 class SyncObserver:
@@ -32,14 +41,14 @@ class SyncObserver:
     def sync_succeeded(self, report: SyncReport, state: ServiceState) -> None:
         """Handle a successful sync; ``state`` is the state that was synced, valid only during the call."""
 
-    def sync_failed(self, family: Family, seconds: float) -> None:
-        """Handle a failed sync, which took ``seconds``; the Daemon retries it."""
+    def sync_failed(self, family: Family, seconds: float, error: str) -> None:
+        """Handle a failed sync, which took ``seconds``, and its ``error``; the Daemon retries it."""
 
     def table_changed(self, family: Family, changes: ForeignChangeSummary) -> None:
         """Handle changes of the table by other programs; the sync that follows reads the table back."""
 
-    def table_audited(self, family: Family, differences: int) -> None:
-        """Handle an audit and the number of elements and chains that differed; the audit's thread calls it."""
+    def table_audited(self, family: Family, result: AuditResult) -> None:
+        """Handle an audit, before the sync that repairs the differences; the audit's thread calls it."""
 
     def table_left(self, family: Family) -> None:
         """Handle that the table is left to an older version of knft; called at each sync of another family, too.

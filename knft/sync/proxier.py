@@ -198,16 +198,20 @@ class Proxier:
         """Have the next sync remove what no object requires; from any thread, after the last objects were passed."""
         self.hold_removals(NOTHING_UNKNOWN)
 
-    def audit(self, table: TableInterface) -> int | None:
+    def audit(self, table: TableInterface, report: Callable[[int], None] = lambda _: None) -> int | None:
         """Compare what was committed with the table as read through ``table``; from any thread but the sync thread.
 
-        Returns the number of elements and chains that differ, which the next sync repairs. Returns None, without
-        comparing, if a sync is running or failed. Raises KernelError if the table cannot be read.
+        Returns the number of elements and chains that differ, which the next sync repairs; ``report`` gets it before
+        that sync can begin. Returns None, without comparing, if a sync is running or failed. Raises KernelError if the
+        table cannot be read.
         """
         differences = self._writer.audit(table)
+        if differences is None:
+            return None
+        report(len(differences))
         if differences:
             self.invalidate(Invalidation(declarations=True))
-        return None if differences is None else len(differences)
+        return len(differences)
 
     def _release_deleted_service_ports(self) -> bool:
         """Release Service ports that no longer exist from quarantine; return whether there were any."""

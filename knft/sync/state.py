@@ -18,7 +18,8 @@ from knft.model.node import NodeView
 from knft.model.objects import EndpointSlice, Service
 from knft.model.plan import ServicePlan
 from knft.model.service_port import ServicePort
-from knft.sync.change_origins import MAX_EVENTS, Arrival, ChangeOrigins, ReceivedEvent
+from knft.sync.change_origins import ChangeOrigins
+from knft.sync.service_events import Arrival, ReceivedEvent, ServiceEvents
 from knft.track.endpoints import EndpointsChangeTracker, EndpointsMap, TriggerTimes
 from knft.track.services import ServiceChangeTracker, ServicePortMap
 
@@ -94,7 +95,7 @@ class ServiceState:
         self._records_origins = records_origins
         self._is_recording = False
         """Whether origins are recorded: not before the first ``drain``, at which all objects are new."""
-        self._events: dict[NamespacedName, list[ReceivedEvent]] = {}
+        self._events: dict[NamespacedName, ServiceEvents] = {}
         """The events since the last ``drain``, if origins are recorded."""
         self._lock = threading.Lock()
         self._service_tracker = ServiceChangeTracker(family)
@@ -121,12 +122,15 @@ class ServiceState:
         """Record a changed Service; return whether a sync is due: if a change of any Service is pending."""
         changed = current or previous
         with self._lock:
-            if changed is not None and self._is_recording:
-                event = ReceivedEvent(
+            if changed is None or not self._is_recording:
+                return self._service_tracker.record_service(previous, current)
+            earlier = self._service_tracker.pending_change(changed.key)
+            due = self._service_tracker.record_service(previous, current)
+            if self._service_tracker.pending_change(changed.key) != earlier:
+                self._events.setdefault(changed.key, ServiceEvents()).service_event = ReceivedEvent(
                     "Service", changed.key, arrival.resource_version, arrival.received, is_deleted=current is None
                 )
-                self._record_event(changed.key, event)
-            return self._service_tracker.record_service(previous, current)
+            return due
 
     def handle_slice(
         self,
@@ -157,21 +161,19 @@ class ServiceState:
         if not self._is_recording:
             return
         service = NamespacedName(changed.metadata.namespace, changed.metadata.proxy_labels.service_name or "")
+        annotations = current.metadata.annotations if current is not None else None
         event = ReceivedEvent(
             "EndpointSlice",
             changed.key,
             arrival.resource_version,
             arrival.received,
             is_deleted=current is None,
-            previous=previous,
-            current=current,
+            trigger_time=(annotations.trigger_time if annotations is not None else None) or "",
         )
-        self._record_event(service, event)
-
-    def _record_event(self, service: NamespacedName, event: ReceivedEvent) -> None:
-        events = self._events.setdefault(service, [])
-        events.append(event)
-        del events[:-MAX_EVENTS]
+        events = self._events.get(service)
+        if events is None:
+            events = self._events[service] = ServiceEvents()
+        events.record_slice(event, previous, current)
 
     def handle_node(self, node: NodeView) -> bool:
         """Record a new NodeView; return whether a sync is due."""
@@ -241,9 +243,7 @@ class ServiceState:
         if not self._is_recording:
             self._is_recording = self._records_origins
             return ChangeOrigins()
-        return ChangeOrigins(
-            former_ports, former_endpoints, {service: tuple(of_service) for service, of_service in events.items()}
-        )
+        return ChangeOrigins(former_ports, former_endpoints, events)
 
     def service_ports(self) -> Iterator[ServicePortName]:
         """Iterate over the names of all Service ports."""

@@ -26,11 +26,13 @@ class RepairReport(Struct, frozen=True):
 
     ``repaired`` means that the table was read back after a repair and found right; ``removed`` are the foreign objects
     that are gone since. ``error`` tells what is still wrong with the table since the last repair, "" if nothing is.
+    ``changed_again`` means that another program has changed the table, which the next sync therefore reads back.
     """
 
     repaired: bool = False
     removed: frozenset[NamedObject] = frozenset()
     error: str = ""
+    changed_again: bool = False
 
 
 class TableRepair:
@@ -157,7 +159,9 @@ class TableRepair:
 
         If another program has ``changed_again`` the table, the next sync does this.
         """
-        if changed_again() or not (self._must_verify or self._unconfirmed or self._retry is not None):
+        if changed_again():
+            return RepairReport(error=self.error, changed_again=True)
+        if not (self._must_verify or self._unconfirmed or self._retry is not None):
             return RepairReport(error=self.error)
         try:
             listing = self._table.read()
@@ -168,7 +172,9 @@ class TableRepair:
             self._must_verify, self._retry = False, None
             return report
         # The difference may be a change that was made just now, which the next sync repairs.
-        return structs.replace(report, error=self.error) if changed_again() else self._failed(report, now)
+        if changed_again():
+            return structs.replace(report, error=self.error, changed_again=True)
+        return self._failed(report, now)
 
     def _compare(self, listing: TableListing | None) -> RepairReport:
         remaining = (

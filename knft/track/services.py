@@ -55,6 +55,10 @@ class ServiceChangeTracker:
             del self._changes[name]
         return bool(self._changes)
 
+    def pending_change(self, name: NamespacedName) -> _PendingChange | None:
+        """Return how a Service differs from the last ``drain``, None if it does not."""
+        return self._changes.get(name)
+
     def _record_size(self, name: NamespacedName, service: Service | None, ports: ServicePorts | None) -> None:
         # A Service that is too large is expanded to no ports.
         error = frontends_error(service) if ports is not None and not ports else ""

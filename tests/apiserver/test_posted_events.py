@@ -110,7 +110,7 @@ def test_each_documented_event(server: FakeApiServer) -> None:
     test.start()
     try:
         state = ServiceState(Family.IPV4, "node-1", datetime.now(UTC))
-        for observer in test.serving.observers:
+        for observer in test.serving.observers_with():
             observer.loop_started(Family.IPV4)
             observer.sync_succeeded(_report(Family.IPV4, {ServicePortName(*WEB, "http", "TCP"): "too large"}), state)
         test.serving.start()

@@ -117,7 +117,7 @@ def test_first_syncs_that_fail_do_not_extend_the_start_for_ever(
 ) -> None:
     daemon.health.loop_started(V4)
     daemon.health.sync_started(V4)
-    daemon.health.sync_failed(V4, 1.0)
+    daemon.health.sync_failed(V4, 1.0, "refused")
     assert daemon.notify()[0] == EXTEND
     daemon.clock.pass_time(2 * SYNC_PERIOD)
     assert daemon.notify() == []

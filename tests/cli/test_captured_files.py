@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from knft.cli.main import cli
+from knft.cli.commands import cli
 from knft.errors import CaptureError, SourceError, UsageError
 from tests.cli.trace.cluster import FLAGS, write_manifests
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from knft import __version__
-from knft.cli.main import cli
+from knft.cli.commands import cli
 from knft.errors import KernelError, UnsupportedError
 from knft.kernel.probe import probe
 from knft.kernel.worker_messages import SetPart

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from knft.cli.main import SHELLS, cli
+from knft.cli.commands import SHELLS, cli
 from tests.support.interactive_shell import PROMPT, InteractiveShell
 
 KILL_LINE = "\x15"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from knft.cli.main import cli
+from knft.cli.commands import cli
 from tests.cli.trace.cluster import write_manifests
 from tests.support.knft_command import NODE_FLAG
 

@@ -121,7 +121,7 @@ def test_warnings_of_libraries_are_logged(form: str) -> None:
         f"raise ValueError('Bearer {TOKEN}')",
         f"thread = threading.Thread(target=int, args=['Bearer {TOKEN}'])\nthread.start()\nthread.join()",
         f"class Broken:\n    def __del__(self):\n        raise ValueError('Bearer {TOKEN}')\nBroken()",
-        f"from knft.cli import main\nmain._print_error('user.token: Bearer {TOKEN}')",
+        f"from knft.cli import error_output\nerror_output.print_error('user.token: Bearer {TOKEN}')",
     ],
 )
 def test_credentials_are_never_logged(statement: str, form: str) -> None:

@@ -126,7 +126,7 @@ def test_render_does_not_load_kernel_libraries() -> None:
     """It imports neither libnftables nor netlink."""
     code = (
         "import sys; sys.argv = ['knft', 'render', '-f', sys.argv[1], '--node', 'node-1']\n"
-        "from knft.cli.main import cli\n"
+        "from knft.cli.commands import cli\n"
         "cli(standalone_mode=False)\n"
         "sys.exit(', '.join({'nftables', 'pyroute2', 'watchfiles'} & set(sys.modules)) or None)"
     )
@@ -176,7 +176,7 @@ def test_ruleset_does_not_depend_on_order_or_files_of_objects(
 def _render_in_process(folder: Path, output: str) -> str:
     from click.testing import CliRunner
 
-    from knft.cli.main import cli
+    from knft.cli.commands import cli
 
     done = CliRunner().invoke(cli, ["render", "-f", str(folder), *FLAGS, "-o", output])
     assert done.exit_code == 0, done.output

@@ -17,6 +17,7 @@ from knft.control.messages import (
     FamilyStatus,
     FirstSync,
     History,
+    LosingClaims,
     NamedProblems,
     SourceStatus,
     Status,
@@ -44,13 +45,14 @@ HEALTHY = FamilyStatus(
     elements=120,
     quarantined=NamedProblems(),
     left_out=NamedProblems(),
-    contested=NamedProblems(),
+    contested=LosingClaims(),
     removal_error="",
     repair_error="",
     foreign_changes=0,
     last_foreign_change="",
     last_foreign_change_age=None,
     check_delay=0.0,
+    unchecked_change="",
     audit=AuditStatus(723.0),
 )
 TROUBLED = structs.replace(
@@ -65,9 +67,8 @@ TROUBLED = structs.replace(
     elements=None,
     quarantined=NamedProblems(1, {"shop/web:http": "Could not process rule: Cannot allocate memory"}),
     left_out=NamedProblems(1, {"shop/huge": "it has 200000 endpoints, more than 150000"}),
-    contested=NamedProblems(
-        22,
-        {"shop/b": "Service port shop/b does not get frontend 203.0.113.5 80/TCP, which Service port shop/a owns"},
+    contested=LosingClaims(
+        22, ("Service port shop/b does not get frontend 203.0.113.5 80/TCP, which Service port shop/a owns",)
     ),
     removal_error="Device or resource busy",
     repair_error="the table differs from the expected rules in 2 positions: services, cluster-ips",
@@ -103,7 +104,34 @@ AWAY = structs.replace(
     families={"IPv6": TROUBLED, "IPv4": HEALTHY},
     conntrack=ConntrackStatus(None, None),
 )
-STATES: dict[str, Status] = {"ready": READY, "troubled": AWAY}
+UNFINISHED = structs.replace(
+    READY,
+    source=SourceStatus("manifests", "/etc/knft/manifests", files={"read": 3, "missing": 0}),
+    families={
+        "IPv4": structs.replace(
+            HEALTHY,
+            state="changed",
+            foreign_changes=9,
+            last_foreign_change="nft (pid 4710) changed the table: services",
+            last_foreign_change_age=8.5,
+            check_delay=8.0,
+            unchecked_change="nft (pid 4711) changed the table: services",
+        ),
+        "IPv6": structs.replace(HEALTHY, state="pending", pending_seconds=7.9),
+    },
+)
+STARTING = structs.replace(
+    READY,
+    problem="waiting for the Services and endpoints of the cluster",
+    source=SourceStatus("API server", "https://192.0.2.10:6443", unlisted=("services", "nodes")),
+    families={
+        name: structs.replace(
+            HEALTHY, state="waiting", last_sync=None, last_sync_age=None, last_sync_seconds=None, elements=None
+        )
+        for name in ("IPv4", "IPv6")
+    },
+)
+STATES: dict[str, Status] = {"ready": READY, "troubled": AWAY, "unfinished": UNFINISHED, "starting": STARTING}
 
 CHANGE = EndpointChange(
     service="shop/web",
@@ -161,6 +189,23 @@ def test_text_of_a_status(state: str, width: str) -> None:
     assert "\x1b" not in text
 
 
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ("in force", "knft is ready and all rules are in force"),
+        ("pending", "knft is ready; IPv4: changes wait for a sync"),
+        ("waiting", "knft is ready; IPv4: no sync has succeeded yet"),
+        ("changed", "knft is ready; IPv4: another program has changed the table, and knft has not checked it yet"),
+        ("failing", "knft is ready, with problems: IPv4: the last sync failed"),
+        ("a later version's", "knft is ready; IPv4: a later version's"),
+    ],
+)
+def test_conclusion_says_that_all_rules_are_in_force_only_if_they_are(state: str, expected: str) -> None:
+    families = {"IPv6": HEALTHY, "IPv4": structs.replace(HEALTHY, state=state)}
+    status = structs.replace(READY, families=families)
+    assert format_status(status, None).splitlines()[0] == expected
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_text_of_a_history(width: str) -> None:
     assert format_history(HISTORY, "", WIDTHS[width]) == golden(f"history-{width}")
@@ -179,6 +224,15 @@ def test_lines_fit_the_terminal(width: int) -> None:
     assert max(len(line) for text in texts for line in text.splitlines()) <= width
 
 
+def test_history_of_an_endpoint_that_may_not_be_listed() -> None:
+    text = format_history(History((CHANGE, SERVICE_DELETED)), "10.244.1.20", None)
+    conclusions, _ = text.split("\n\n")
+    assert conclusions.splitlines()[1:] == [
+        "10.244.1.20 may be among the endpoints that are not listed in 1 change, printed below"
+    ]
+    assert "10.244.1.99 left" not in format_history(History((SERVICE_DELETED,)), "10.244.1.99", None)
+
+
 def test_empty_history() -> None:
     assert format_history(History(()), "", None) == "no such change since the start of knft\n"
     assert format_history(History((), dropped=1), "10.0.0.1", None) == (
@@ -192,10 +246,15 @@ def test_empty_history() -> None:
         ({}, "first dns change table table deleted"),
         ({"service": "shop/web"}, "first change table table deleted"),
         ({"service": "shop/we"}, "first table table"),
-        ({"endpoint": "10.244.1.20"}, "change"),
-        ({"endpoint": "10.244.1.21:8080"}, "change"),
-        ({"endpoint": "10.244.1.2"}, ""),
-        ({"endpoint": "10.244.1.20:80"}, ""),
+        ({"service": "shop/web", "port": "http"}, "first change table table deleted"),
+        ({"service": "shop/web", "port": "htt"}, "first table table"),
+        ({"service": "default/dns", "port": ""}, "first dns table table"),
+        # The last entry does not list all of its endpoints.
+        ({"endpoint": "10.244.1.20"}, "change deleted"),
+        ({"endpoint": "10.244.1.21:8080"}, "change deleted"),
+        ({"endpoint": "10.244.1.2"}, "deleted"),
+        ({"endpoint": "10.244.1.20:80"}, "deleted"),
+        ({"endpoint": "10.244.1.20", "service": "default/dns"}, ""),
         ({"endpoint": "fd00::20"}, "deleted"),
         ({"endpoint": "[fd00::20]:8080"}, "deleted"),
         ({"since": NOON + 35}, "table deleted"),
@@ -209,8 +268,11 @@ def test_selection(selection: dict[str, Any], expected: str) -> None:
     assert " ".join(names[id(entry)] for entry in selected) == expected
 
 
-@pytest.mark.parametrize(("text", "expected"), [("web", "default/web"), ("shop/web", "shop/web")])
-def test_service_names(text: str, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("web", ("default/web", None)), ("shop/web", ("shop/web", None)), ("shop/web:http", ("shop/web", "http"))],
+)
+def test_service_names(text: str, expected: tuple[str, str | None]) -> None:
     assert service_name(text) == expected
 
 
@@ -242,10 +304,10 @@ def test_since(text: str, expected: float) -> None:
 
 
 def test_invalid_selections_are_usage_errors() -> None:
-    for text in ("", "/web", "shop/", "a/b/c"):
+    for text in ("", "/web", "shop/", "a/b/c", "shop/we b", "shop/web:", "10.96.0.1", ":30080"):
         with pytest.raises(UsageError, match="is not a Service"):
             service_name(text)
-    for text in ("10.244.1", "10.244.1.20:http", "web:80", ":80"):
+    for text in ("10.244.1", "10.244.1.20:http", "web:80", ":80", "10.0.0.1:99999999", "10.0.0.1:80/tcp", "web"):
         with pytest.raises(UsageError, match="--endpoint"):
             endpoint_name(text)
     with pytest.raises(UsageError, match="--since"):

@@ -6,7 +6,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from knft.cli.main import cli
+from knft.cli.commands import cli
 
 NODE = "node-1"
 PODS = "10.244.0.0/16"

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from knft.cli.main import cli
+from knft.cli.commands import cli
 from knft.decide.frontends import claimed_frontends
 from knft.families import Family
 from knft.leftovers.names import ipv6_set

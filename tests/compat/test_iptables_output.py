@@ -6,7 +6,7 @@ import subprocess
 
 from click.testing import CliRunner
 
-from knft.cli.main import cli
+from knft.cli.commands import cli
 from tests.compat.iptables_render import (
     NODE,
     PODS,

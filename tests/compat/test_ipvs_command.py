@@ -10,7 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from knft.cli.main import cli
+from knft.cli.commands import cli
 from knft_compat.ipvs import DEPRECATED_NAMES, RuleVersion
 from tests.support.knft_command import KNFT
 

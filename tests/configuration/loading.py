@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
+from knft.cli.commands import run
 from knft.cli.go_flags import given_flags
-from knft.cli.main import run
 from knft.configuration.document import API_VERSION, KIND, set_field
 from knft.configuration.load import load_settings
 from knft.configuration.settings import Settings

@@ -8,7 +8,7 @@ from click import UsageError
 from click.testing import CliRunner
 
 from knft import __version__
-from knft.cli.main import cli
+from knft.cli.commands import cli
 from tests.configuration.loading import load, parse_flags
 from tests.support.knft_command import KNFT
 

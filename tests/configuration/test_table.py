@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner
 
+from knft.cli.commands import cli, run
 from knft.cli.go_flags import GoOption
-from knft.cli.main import cli, run
 from knft.configuration.document import default_document, get_field
 from knft.configuration.gates import GATES
 from knft.configuration.options import Kind, Support

@@ -15,7 +15,7 @@ from deploy.manual import texts
 from deploy.manual.__main__ import pages
 from deploy.manual.configuration import EXAMPLE
 from deploy.manual.roff import Page
-from knft.cli.main import cli
+from knft.cli.commands import cli
 from knft.configuration.gates import GATES
 from knft.configuration.options import Support
 from knft.configuration.table import OPTIONS

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from click.testing import CliRunner, Result
 
-from knft.cli.main import cli
+from knft.cli.commands import cli
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
 from knft.comparison.explained import object_source

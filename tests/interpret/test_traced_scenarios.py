@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from knft.cli.commands import cli
 from knft.cli.kube_proxy_options import kube_proxy_options
-from knft.cli.main import cli
 from knft.cli.options import config_from_options
 from knft.comparison.rendered import knft_rules, kube_proxy_rules
 from knft.families import IpVersion

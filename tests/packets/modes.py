@@ -5,7 +5,7 @@ from typing import ClassVar, Protocol
 
 from click.testing import CliRunner
 
-from knft.cli.main import cli
+from knft.cli.commands import cli
 from knft.kernel.addresses import local_addresses
 from knft.kernel.process import WorkerProcess
 from knft.source.paths import read_paths

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from knft.cli.main import cli
+from knft.cli.commands import cli
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
 from knft.comparison.explained import kernel_rules, kernel_source, object_source

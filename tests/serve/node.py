@@ -61,7 +61,7 @@ class MonitoredNode(KernelHarness):
             proxiers,
             self.dispatcher,
             self._auditor,
-            self.monitoring.observers,
+            self.monitoring.observers_with(),
             older_versions={family: OlderVersion("rules-00000001", lambda: frozenset({7})) for family in Family},
             intervals=Intervals(0, 0.02, 3600),
         )
@@ -73,7 +73,7 @@ class MonitoredNode(KernelHarness):
         yield self.tables[family]
 
     def __enter__(self) -> Self:
-        for observer in self.monitoring.observers:
+        for observer in self.monitoring.observers_with():
             for family in Family:
                 observer.loop_started(family)
         self.monitoring.start()

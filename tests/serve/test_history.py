@@ -11,11 +11,15 @@ from knft.control.messages import EndpointChange, FirstSync, TableChange
 from knft.errors import UnavailableError
 from knft.families import Family
 from knft.kernel.notifications import ForeignChange
+from knft.model.names import ServicePortName
 from knft.model.objects import ObjectChange
 from knft.nft.transaction import Transaction
 from knft.serve.history import MAX_LISTED, MAX_TABLE_CHANGES, MAX_WEIGHT, ChangeHistory
 from knft.serve.timestamp import Timestamp
+from knft.sync.change_origins import ChangeOrigins
 from knft.sync.foreign_changes import ForeignChangeSummary
+from knft.sync.invalidation import Invalidation
+from knft.sync.observer import AuditResult
 from tests.support.bytecode_steps import count_bytecode_steps
 from tests.support.kernel_harness import decode_manifest, service, slices
 from tests.support.refused_services import refuse_address
@@ -23,7 +27,10 @@ from tests.sync.memory_harness import MemoryHarness
 
 WALL = 1_000_000.0
 """Seconds by which the wall clock is ahead of the monotonic one."""
-DOCUMENTED_BYTES = 512 << 10
+DOCUMENTED_BYTES = 300 << 10
+"""docs/operations/status.md#memory has 280 KiB; sizes of objects depend on Python's version."""
+WEB = ServicePortName("default", "web", "http", "TCP")
+FLUSHED = ForeignChange(Family.IPV4, frozenset({"services"}), process="nft (pid 7)")
 
 
 class RecordedHarness(MemoryHarness):
@@ -47,6 +54,9 @@ class RecordedHarness(MemoryHarness):
         """Sync after so many seconds."""
         self.now += seconds
         self.history.sync_succeeded(self.sync(), self.state)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
 
     def changes(self) -> list[EndpointChange]:
         return [entry for entry in self.history.read().entries if isinstance(entry, EndpointChange)]
@@ -92,6 +102,9 @@ def test_change_of_a_service_that_keeps_its_endpoints_is_no_entry(harness: Recor
     harness.receive(ipv4_slice("web", (12, 11)), "4")
     harness.sync_and_record()
     assert harness.changes() == []
+    harness.receive(ipv4_slice("web", (11,)), "5")
+    harness.sync_and_record()
+    assert [change.lost for change in harness.changes()] == [("10.244.2.12:8080",)]
 
 
 def test_endpoint_leaves_by_the_event_that_made_it_unready(harness: RecordedHarness) -> None:
@@ -127,6 +140,49 @@ def test_deleted_service_loses_its_endpoints_by_its_own_event(harness: RecordedH
     assert (change.cause.kind, change.cause.resource_version, change.cause.is_deleted) == ("Service", "21", True)
 
 
+def with_port(endpoint_slice: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the slice with its only port under another name: Service port http loses the endpoints."""
+    (port,) = endpoint_slice["ports"]
+    return endpoint_slice | {"ports": [port | {"name": name}]}
+
+
+def test_change_of_annotations_is_no_cause(harness: RecordedHarness) -> None:
+    annotated = service("web")
+    annotated["metadata"]["annotations"] = {"example.com/owner": "shop"}
+    harness.receive(annotated, "22")
+    harness.now += 3600
+    harness.receive(with_port(ipv4_slice("web", (11, 12)), "other"), "23")
+    harness.sync_and_record()
+    (change,) = harness.changes()
+    assert change.cause is not None
+    assert (change.cause.kind, change.cause.resource_version, change.seconds) == ("EndpointSlice", "23", 1.0)
+
+
+def test_change_of_another_port_of_the_service_is_no_cause(harness: RecordedHarness) -> None:
+    changed = service("web")
+    changed["spec"]["ports"].append({"name": "admin", "port": 9090, "protocol": "TCP"})
+    harness.receive(with_port(ipv4_slice("web", (11, 12)), "other"), "24")
+    harness.receive(changed, "25")
+    harness.sync_and_record()
+    (change,) = harness.changes()
+    assert change.cause is not None
+    assert (change.cause.kind, change.cause.resource_version) == ("EndpointSlice", "24")
+
+
+def test_endpoint_is_attributed_to_its_event_after_many_others(harness: RecordedHarness) -> None:
+    harness.table.on_commit = refuse_all
+    for number in range(18):
+        harness.receive(ipv4_slice("web", (12, *range(100, 100 + number))), str(1000 + number))
+        with pytest.raises(UnavailableError):
+            harness.sync()
+        harness.now += 60
+    harness.table.stop_failing()
+    harness.sync_and_record()
+    (lost,) = (change for change in harness.changes() if change.lost)
+    assert lost.cause is not None
+    assert (lost.cause.resource_version, lost.seconds) == ("1000", 18 * 60 + 1.0)
+
+
 def refuse_all(_: Transaction) -> None:
     msg = "refused for the test"
     raise UnavailableError(msg)
@@ -158,6 +214,20 @@ def test_changes_of_a_quarantined_service_wait_until_it_is_released(harness: Rec
     harness.sync_and_record(100.0)
     bad = harness.changes()[-1]
     assert (bad.service, bad.gained, bad.seconds) == ("default/bad", ("10.244.2.21:8080",), 101.0)
+
+
+def test_service_port_that_the_first_sync_quarantined_gains_its_endpoints_when_released() -> None:
+    """The endpoint from before the first sync has no event."""
+    harness = RecordedHarness()
+    harness.table.on_commit = refuse_address("10.96.0.66")
+    harness.receive(service("bad", 66), "40")
+    harness.receive(ipv4_slice("bad", (21,)), "41")
+    harness.sync_and_record()
+    harness.table.stop_failing()
+    harness.receive(ipv4_slice("bad", (21, 22)), "42")
+    harness.sync_and_record(100.0)
+    found = {change.gained: change.cause and change.cause.resource_version for change in harness.changes()}
+    assert found == {("10.244.2.21:8080",): None, ("10.244.2.22:8080",): "42"}
 
 
 def test_number_of_listed_endpoints_is_bounded(harness: RecordedHarness) -> None:
@@ -193,14 +263,67 @@ def size_of(value: object, seen: set[int]) -> int:
     return sys.getsizeof(value) + sum(size_of(part, seen) for part in parts)
 
 
+def steps_of_deletion(harness: RecordedHarness, *, services: int, endpoints: int = 1) -> int:
+    """Return the interpreter steps of recording that so many Services of one endpoint were deleted in one sync."""
+    port, (endpoint, *_) = harness.state.service_port(WEB), harness.state.endpoints(WEB)
+    names = [WEB._replace(name=f"web-{number}") for number in range(services)]
+    origins = ChangeOrigins(dict.fromkeys(names, port), dict.fromkeys(names, (endpoint,) * endpoints))
+    report = structs.replace(harness.sync(), origins=origins)
+    return count_bytecode_steps(lambda: harness.history.sync_succeeded(report, harness.state))
+
+
+@pytest.mark.parametrize("endpoints", [1, 0])
+def test_work_of_a_sync_with_many_changes_is_bounded(harness: RecordedHarness, endpoints: int) -> None:
+    """What is not looked at counts as dropped, also if no endpoint changed."""
+    fewer, more = (steps_of_deletion(harness, services=count, endpoints=endpoints) for count in (2_000, 8_000))
+    assert more < fewer * 1.1
+    assert harness.history.read().dropped >= 8_000 - MAX_WEIGHT
+
+
+def test_changed_endpoints_come_before_other_changes_in_a_large_sync(harness: RecordedHarness) -> None:
+    port, endpoints = harness.state.service_port(WEB), harness.state.endpoints(WEB)
+    names = [WEB._replace(name=f"a-{number}") for number in range(2 * MAX_WEIGHT)]
+    origins = ChangeOrigins({**dict.fromkeys(names, port), WEB: None}, {WEB: endpoints})
+    harness.history.sync_succeeded(structs.replace(harness.sync(), origins=origins), harness.state)
+    assert [change.service for change in harness.changes()] == ["default/web"]
+
+
+def repaired(harness: RecordedHarness) -> list[float | None]:
+    return [entry.repaired for entry in harness.history.read().entries if isinstance(entry, TableChange)]
+
+
+def test_table_that_changes_again_before_it_is_read_back_is_not_repaired_yet(harness: RecordedHarness) -> None:
+    """The time of the repair is after the table was read back."""
+    harness.history.table_changed(Family.IPV4, ForeignChangeSummary().with_change(FLUSHED, harness.now))
+    harness.table.elements["cluster-ips"].clear()
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    harness.table.on_commit = lambda _: harness.proxier.plan_check()
+    harness.sync_and_record()
+    assert repaired(harness) == [None]
+    harness.table.stop_failing()
+    harness.proxier.invalidate(Invalidation(declarations=True))
+    harness.table.on_read = lambda: harness.pass_time(0.5)
+    harness.sync_and_record()
+    assert repaired(harness) == [WALL + harness.now]
+    assert harness.table.reads >= 2
+
+
+def test_change_of_the_table_has_the_time_of_its_notification(harness: RecordedHarness) -> None:
+    """The check may begin 30 s later."""
+    changes = ForeignChangeSummary().with_change(FLUSHED, harness.now).with_change(FLUSHED, harness.now + 2)
+    harness.now += 30
+    harness.history.table_changed(Family.IPV4, changes)
+    (entry,) = (entry for entry in harness.history.read().entries if isinstance(entry, TableChange))
+    assert entry.at == WALL + 101.0
+
+
 def test_changes_of_the_table_are_bounded_and_remove_no_others(harness: RecordedHarness) -> None:
     harness.receive(ipv4_slice("web", (12,)), "60")
     harness.sync_and_record()
-    change = ForeignChange(Family.IPV4, frozenset({"services"}), process="nft (pid 7)")
     for _ in range(10 * MAX_TABLE_CHANGES):
-        harness.history.table_changed(Family.IPV4, ForeignChangeSummary().with_change(change))
-    harness.history.table_audited(Family.IPV4, 0)
-    harness.history.table_audited(Family.IPV4, 3)
+        harness.history.table_changed(Family.IPV4, ForeignChangeSummary().with_change(FLUSHED, harness.now))
+    harness.history.table_audited(Family.IPV4, AuditResult())
+    harness.history.table_audited(Family.IPV4, AuditResult(3))
     history = harness.history.read()
     found = [entry for entry in history.entries if isinstance(entry, TableChange)]
     assert len(found) == MAX_TABLE_CHANGES

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from knft.sync.observer import SyncObserver
 from tests.serve.node import MonitoredNode, load_balancer_service
 from tests.support.bytecode_steps import count_bytecode_steps
 from tests.support.kernel_harness import slices
@@ -11,6 +12,12 @@ from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 FEW, MANY = 5, 300
+
+
+def test_history_is_the_last_observer(namespace: Namespace) -> None:
+    """The deletion of stale conntrack entries does not wait for what only a person reads."""
+    monitoring, cleaner = MonitoredNode(namespace).monitoring, SyncObserver()
+    assert monitoring.observers_with(cleaner)[-2:] == (cleaner, monitoring.history)
 
 
 def _node_with_services(namespace: Namespace, count: int) -> MonitoredNode:
@@ -26,7 +33,7 @@ def _node_with_services(namespace: Namespace, count: int) -> MonitoredNode:
 
 def _observer_steps(node: MonitoredNode, changed: list[dict[str, Any]]) -> int:
     """Return the number of interpreter steps that the observers take for a change and its sync."""
-    observers = node.monitoring.observers
+    observers = node.monitoring.observers_with()
     node.apply(*changed)
     total = 0
     for family, proxier in node.proxiers.items():

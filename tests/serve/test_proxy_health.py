@@ -93,7 +93,7 @@ def test_progress_of_syncs_that_fail_again_and_again_does_not_count() -> None:
     health = _Health()
     health.updated(V4, V6)
     health.health.sync_started(V4)
-    health.health.sync_failed(V4, 1.0)
+    health.health.sync_failed(V4, 1.0, "refused")
     health.clock.pass_time(TIMEOUT)
     health.health.sync_started(V4)
     health.health.sync_progressed()
@@ -145,7 +145,7 @@ def test_failed_sync_keeps_changes_pending() -> None:
     health.updated(V4)
     health.queued(V4)
     health.clock.pass_time(TIMEOUT - 1)
-    health.health.sync_failed(V4, 0.1)
+    health.health.sync_failed(V4, 0.1, "refused")
     health.clock.pass_time(1)
     health.expect(livez=503, healthz=503)
 
@@ -154,7 +154,7 @@ def test_first_sync_that_never_succeeds_is_late() -> None:
     """Nothing was queued since the loop started: the failed sync is pending."""
     health = _Health()
     health.health.loop_started(V4)
-    health.health.sync_failed(V4, 0.1)
+    health.health.sync_failed(V4, 0.1, "refused")
     health.clock.pass_time(TIMEOUT)
     health.expect(livez=503, healthz=503)
 
@@ -164,7 +164,7 @@ def test_family_whose_table_is_left_to_another_process_is_healthy() -> None:
     health = _Health()
     health.updated(V4, V6)
     health.health.sync_started(V4)
-    health.health.sync_failed(V4, 0.1)
+    health.health.sync_failed(V4, 0.1, "refused")
     health.clock.pass_time(TIMEOUT)
     health.expect(livez=503, healthz=503)
     health.health.table_left(V4)
@@ -186,7 +186,7 @@ def test_proxy_is_ready_after_the_first_sync_of_each_family() -> None:
     for family in (V4, V6):
         health.health.loop_started(family)
     assert _readiness(health) == (503, "waiting for the first sync of IPv4 and IPv6")
-    health.health.sync_failed(V4, 0.1)
+    health.health.sync_failed(V4, 0.1, "refused")
     health.health._record_update(V4, is_synced=True)
     assert _readiness(health) == (503, "waiting for the first sync of IPv6")
     health.expect(livez=200, healthz=200)

@@ -376,7 +376,7 @@ def test_left_table_closes_the_ports_until_the_next_sync(node: MonitoredNode) ->
     """The process that programs the family can open them; this one does not know the local endpoints."""
     node.apply_and_sync(load_balancer_service("web", PORT), *slices("web", [11], local=[11]))
     wait_until(lambda: not refuses_connections(LOOPBACK, PORT))
-    for observer in node.monitoring.observers:
+    for observer in node.monitoring.observers_with():
         observer.table_left(Family.IPV4)
     wait_until(lambda: refuses_connections(LOOPBACK, PORT))
     assert not refuses_connections("::1", PORT)

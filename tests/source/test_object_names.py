@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from knft.cli.main import cli
+from knft.cli.commands import cli
 from knft.nft.codec.elements import comment_text
 from tests.support.bad_manifests import endpoint_slice, service
 from tests.support.kernel_harness import check_schema

@@ -215,7 +215,7 @@ def test_no_deletion_between_failed_and_successful_sync(recording_cleaner: Recor
         recording_cleaner.cleaner.table_left(Family.IPV4)
     else:
         recording_cleaner.cleaner.sync_started(Family.IPV4)
-        recording_cleaner.cleaner.sync_failed(Family.IPV4, 0.1)
+        recording_cleaner.cleaner.sync_failed(Family.IPV4, 0.1, "refused")
     assert recording_cleaner.cleaner.run_pass(Family.IPV4) == 0
     assert recording_cleaner.run_passes() == 0
     assert listed_entries(4) == {flow}
@@ -234,7 +234,7 @@ def test_sync_failure_during_check_postpones_deletion(
 
         def fail() -> None:
             recording_cleaner.cleaner.sync_started(Family.IPV4)
-            recording_cleaner.cleaner.sync_failed(Family.IPV4, 0.1)
+            recording_cleaner.cleaner.sync_failed(Family.IPV4, 0.1, "refused")
 
         run_before_settling(patch, fail)
         assert recording_cleaner.run_passes() == 0

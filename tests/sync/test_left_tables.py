@@ -17,7 +17,7 @@ from knft.nft.objects import Chain
 from knft.render import wide
 from knft.sync.daemon import Daemon
 from knft.sync.foreign_change_watch import OLDER_VERSION_POLL_SECONDS, POLL_SECONDS, ForeignChangeWatch
-from knft.sync.observer import SyncObserver
+from knft.sync.observer import AuditResult, SyncObserver
 from knft.sync.older_version import CHANGES_BEFORE_LEAVING, OlderVersion
 from knft.sync.proxier import Proxier
 from knft.sync.state import ServiceState
@@ -43,6 +43,9 @@ class Calls(SyncObserver):
 
     def sync_started(self, _: Family) -> None:
         self.names.append("started")
+
+    def table_audited(self, _family: Family, _result: AuditResult) -> None:
+        self.names.append("audited")
 
     def table_left(self, _: Family) -> None:
         self.names.append("left")
@@ -114,6 +117,16 @@ class Node:
 @pytest.fixture
 def node() -> Node:
     return Node()
+
+
+def test_differences_are_reported_before_the_sync_that_repairs_them_can_begin(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise that sync could end before knft history lists them, and they would never be listed as repaired."""
+    node.harness.table.elements["cluster-ips"].clear()
+    monkeypatch.setattr(node.harness.proxier, "invalidate", lambda _: node.calls.names.append("invalidated"))
+    assert node.daemon.audit()
+    assert node.calls.names[-2:] == ["audited", "invalidated"]
 
 
 def test_table_is_left_and_taken_back(

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 from click.testing import CliRunner, Result
 
-from knft.cli.main import cli
+from knft.cli.commands import cli
 
 FLAGS = ("--node", "node-1", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48", "--service-cidr", "10.96.0.0/16")
 NODE, OTHER_NODE = "node-1", "node-2"

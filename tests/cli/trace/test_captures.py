@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from knft.cli.commands import cli
 from knft.cli.kube_proxy_options import kube_proxy_options
-from knft.cli.main import cli
 from knft.comparison.kube_proxy_inputs import ObjectSnapshots, sync_inputs
 from knft.families import Family
 from knft.proxy_mode import Mode

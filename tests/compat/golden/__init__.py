@@ -25,7 +25,7 @@ import yaml
 from click.testing import CliRunner
 from msgspec import Struct
 
-from knft.cli.main import cli
+from knft.cli.commands import cli
 from tests.compat.golden.listing import listed
 
 FOLDER = Path(__file__).parent

@@ -5,8 +5,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from knft.cli.commands import diff
 from knft.cli.diff import rendered_sides_from_options
-from knft.cli.main import diff
 from knft.comparison.sides import Sides
 from knft.proxy_mode import Mode
 from knft.source.paths import read_paths

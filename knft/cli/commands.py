@@ -1,0 +1,348 @@
+"""The commands of ``knft``, with their flags and help."""
+
+import sys
+from functools import partial
+from typing import Any
+
+import click
+
+from knft import __version__
+from knft.cli.error_output import print_error, writes_to_journal
+from knft.cli.flags import (
+    BACKENDS,
+    backend_flags,
+    file_option,
+    node_flags,
+    reject_conflicting_sides,
+    reject_flags_of_other_backends,
+    reject_render_flags,
+    rule_set_flags,
+)
+from knft.cli.go_flags import GoCommand, given_flags, normalize_flag_name, run_flags
+from knft.cli.streams import exit_by_sigpipe
+
+SHELLS = ("bash", "zsh", "fish")
+COMPLETION_VARIABLE = "_KNFT_COMPLETE"
+"""The environment variable with which the scripts of ``knft completion`` ask for completions."""
+
+
+class _Commands(click.Group):
+    """The commands; all except ``run`` end by SIGPIPE if the reader of their output has exited."""
+
+    def invoke(self, context: click.Context) -> object:
+        try:
+            return super().invoke(context)
+        except click.UsageError as error:
+            # For the journal without click's lines about usage, so that it is one entry with a priority.
+            if not writes_to_journal():
+                raise
+            print_error(error.format_message())
+            context.exit(error.exit_code)
+        except BrokenPipeError:
+            # The pipe may be another one of the daemon's, and click exits with status 1.
+            if context.invoked_subcommand == "run":
+                raise
+            exit_by_sigpipe()
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="knft %(version)s", help="Print knft's version and exit.")
+def cli() -> None:
+    """Kubernetes Service proxy that uses nftables."""
+
+
+@cli.command(cls=GoCommand, context_settings={"token_normalize_func": normalize_flag_name},
+             short_help="Keep this node's nftables tables in sync with Services.")  # fmt: skip
+@run_flags
+@click.pass_context
+def run(context: click.Context, /, **_: Any) -> None:  # noqa: ANN401 - click's values
+    """Watch Services and keep this node's tables in sync until SIGTERM. The rules then stay in place.
+
+    knft accepts kube-proxy's flags and configuration file. With --config only --hostname-override, --master, the
+    logging flags and knft's own flags apply; other flags are ignored.
+
+    Exit status 0: knft has done what the flags ask for, or a signal ended it. 1: the kernel or the API server failed,
+    the configuration file changed, or another knft process runs in this network namespace. 2: invalid flags,
+    configuration or manifests, or an unsupported host.
+    """
+    given = given_flags(context)
+    if given.get("--version"):
+        _print_version()
+        return
+    from knft.app.signals import exit_on_signals  # noqa: PLC0415
+
+    # A container's first process ignores signals without a handler, and the imports below take a while.
+    exit_on_signals(_end_plugins)
+    from knft.cli.run import run as run_command  # noqa: PLC0415
+
+    run_command(given)
+
+
+def _end_plugins() -> None:
+    """End credential plugins, if any run: they would outlive this process."""
+    plugin_runner = sys.modules.get("knft.apiserver.plugin_runner")
+    if plugin_runner is not None:
+        plugin_runner.end_plugins()
+
+
+@cli.command(short_help="Print the rule set, without reading or changing this machine.")
+@file_option("-f", "--filename", "paths", multiple=True, required=True, metavar="PATH",
+              help="Manifest, directory of manifests, or - for standard input.")  # fmt: skip
+@click.option("--backend", type=click.Choice(BACKENDS), default="nftables", show_default=True,
+              help="nftables: knft's rules; iptables, ipvs: kube-proxy's rules in that mode.")  # fmt: skip
+@node_flags
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="text: input of nft or the other tools; json: the same, structured.")  # fmt: skip
+@click.option("--family", type=click.Choice(["ipv4", "ipv6"]), help="Print only one IP family.")
+@backend_flags
+@click.pass_context
+def render(context: click.Context, /, backend: str, **options: Any) -> None:  # noqa: ANN401 - click's values
+    """Print the rule set for manifests as nft text, or the transactions of the first sync on an empty node as JSON.
+
+    The node's addresses come from the Node object or --node-ip; kube-proxy's modes also use --local-address. JSON has
+    one document per IP family, each on one line. Two commands load it, the second one for each family; the declarations
+    are text, because nft 1.0.6 cannot declare concatenated maps in JSON:
+
+    \b
+      knft render -f PATH --node NAME --declarations | nft -f -
+      knft render -f PATH --node NAME --family ipv4 -o json | nft -j -f -
+
+    With --backend iptables or ipvs, print what kube-proxy does in that mode: a shell script that runs each tool with
+    its input, or with --part only the input of one tool.
+
+    Exit status 0: the rule set was printed. 1: the output could not be written. 2: invalid flags or manifests.
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
+    reject_flags_of_other_backends(context, backend)
+    if backend == "nftables":
+        from knft.cli.render import render as render_command  # noqa: PLC0415
+
+        render_command(**options)
+        return
+    from knft.cli.render_kube_proxy import render_kube_proxy  # noqa: PLC0415
+
+    render_kube_proxy(backend, **options)
+
+
+@cli.command(short_help="Compare where packets go with kube-proxy's rules and knft's.")
+@file_option("-f", "--filename", "paths", multiple=True, metavar="PATH",
+              help="Manifest, directory of manifests, or - for standard input: source of knft's rules.")  # fmt: skip
+@click.option("--against", type=click.Choice(["iptables", "ipvs"]), default="iptables", show_default=True,
+              help="Mode of kube-proxy to render for the same objects.")  # fmt: skip
+@click.option("--live", is_flag=True,
+              help="Compare with the rules in this machine's kernel; changes nothing.")  # fmt: skip
+@click.option("--watch", is_flag=True,
+              help="With --live: compare again after each change, and print each new result.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True,
+              help="table: text (with --watch short, for each result); json: for programs; html: one page for a change "
+                   "request.")  # fmt: skip
+@rule_set_flags
+@click.pass_context
+def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
+    """Compute the outcomes of packets with kube-proxy's rules and with knft's, and print the differences.
+
+    By default, kube-proxy's rules are rendered for the same objects, in the mode of --against.
+
+    With --iptables-save, --ip6tables-save or --nft-json, kube-proxy's rules are read from files.
+
+    With --live, kube-proxy's rules are read from this machine's kernel: iptables of every backend, ipsets, IPVS
+    virtual servers and kube-proxy's nftables tables.
+
+    knft's rules are rendered from the manifests of -f. Without -f, --live reads knft's tables from the kernel.
+
+    With --watch, print each new result, starting with a line with the time (with -o json an object per line), until
+    SIGTERM or SIGINT, and exit with status 0.
+
+    Exit status 0: packets have the same outcome, or all differences are expected. 1: some packets have different
+    outcomes on the two sides, or reach a rule that knft cannot interpret; or the output could not be written. 2: a rule
+    set cannot be read. 3: nothing was compared, because neither side has a Service, no IP family has rules on both
+    sides, or knft can interpret no rule that packets reach.
+    """
+    if not options["paths"]:
+        reject_render_flags(context)
+    reject_conflicting_sides(context)
+    from knft.cli.diff import diff as diff_command  # noqa: PLC0415
+
+    context.exit(diff_command(**options))
+
+
+@cli.command(short_help="Trace a packet through a rule set, without sending it.")
+@click.option("--from", "from_", required=True, metavar="IP",
+              help="Address of the client: another host, a pod, or the node itself.")  # fmt: skip
+@click.option("--to", required=True, metavar="ADDR:PORT[/PROTOCOL]",
+              help="Destination, such as 10.96.0.10:80/tcp or [fd00::10]:53/udp; default protocol: tcp.")  # fmt: skip
+@click.option("--in-interface", metavar="IF",
+              help="Input interface of the packet; default: all that rules distinguish.")  # fmt: skip
+@click.option("--remembered", metavar="IP:PORT",
+              help="Endpoint in the client's affinity entry, from an earlier connection.")  # fmt: skip
+@file_option("-f", "--filename", "paths", multiple=True, metavar="PATH",
+              help="Manifest, directory of manifests, or - for standard input: source of the rules.")  # fmt: skip
+@click.option("--backend", type=click.Choice(BACKENDS), default="nftables", show_default=True,
+              help="With -f: knft's rules, or kube-proxy's in mode iptables or ipvs.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
+              help="table: text; json: for programs, see knft/interpret/trace.schema.json.")  # fmt: skip
+@rule_set_flags
+@click.pass_context
+def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
+    """Trace the first packet of a connection through a rule set: print the rules that it hits and its outcome.
+
+    The rules are rendered from manifests (-f) or captured on a node (--iptables-save and so on, --nft-json). Without
+    -f and without captures, knft reads its own tables from this machine's kernel.
+
+    The node's addresses come from the Node object or --node-ip, from --local-address, and for the rules of this
+    machine from its interfaces.
+
+    Exit status 0: the packet was traced, whatever its outcome. 1: the kernel's tables cannot be read, or the
+    output could not be written. 2: invalid flags, or a rule set cannot be read.
+    """
+    if not options["paths"]:
+        reject_render_flags(context)
+    from knft.cli.trace import trace as trace_command  # noqa: PLC0415
+
+    trace_command(**options)
+
+
+@cli.command(short_help="Explain a Service, an address, a NodePort or an endpoint.")
+@click.argument("what", metavar="WHAT")
+@file_option("-f", "--filename", "paths", multiple=True, metavar="PATH",
+             help="Manifest, directory of manifests, or - for standard input: source of the objects.")  # fmt: skip
+@click.option("--live", is_flag=True,
+              help="With -f: also compare with knft's tables in this machine's kernel; changes nothing.")  # fmt: skip
+@click.option("--local-address", multiple=True, metavar="IP",
+              help="Address of the node, in addition to those of the Node object.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="text: for people; json: for programs, see knft/explain/explanation.schema.json.")  # fmt: skip
+@partial(node_flags, needs_node=False)
+@click.pass_context
+def explain(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
+    """Explain who gets the packets of WHAT, and why. The first line is the conclusion.
+
+    WHAT is a Service (namespace/name, or name in namespace default; with :PORT one of its ports), an address with or
+    without a port (10.96.0.10, 10.96.0.10:53/udp, [fd00::10]:80), a NodePort (:30080/tcp), or an endpoint's address.
+    The default protocol is tcp.
+
+    With -f, Services and endpoints are read from manifests, such as the output of `kubectl get
+    services,endpointslices,nodes -A -o yaml`; the explanation has a reason for each endpoint that is not used. Without
+    -f, knft reads its own tables from this machine's kernel, which hold frontends, endpoints and affinity, but no
+    reasons.
+
+    Exit status 0: WHAT was found and explained. 1: the kernel's tables cannot be read, or the output could not be
+    written. 2: invalid flags or WHAT, or manifests cannot be read. 3: no Service, frontend or endpoint is WHAT; the
+    output says what happens to its packets.
+    """
+    if not options["paths"]:
+        reject_render_flags(context)
+    from knft.cli.explain import explain as explain_command  # noqa: PLC0415
+
+    context.exit(explain_command(**options))
+
+
+@cli.command(short_help="Remove knft's tables, or kube-proxy's leftovers on this machine.")
+@click.option("--kube-proxy", "kube_proxy", type=click.Choice(["iptables", "ipvs", "nftables", "all"]),
+              help="Remove kube-proxy's leftovers of this mode instead of knft's tables.")  # fmt: skip
+@click.option("--wait-for-lock", is_flag=True,
+              help="If another knft process runs in this network namespace, wait until it exits.")  # fmt: skip
+@click.option("--force", is_flag=True,
+              help="Remove the tables although another knft process runs, which will create them again.")  # fmt: skip
+def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool) -> None:
+    """Remove knft's tables of both IP families. `knft run --cleanup` removes kube-proxy's leftovers as well.
+
+    If another knft process runs in this network namespace, remove nothing.
+
+    With --kube-proxy, remove kube-proxy's leftovers instead; knft's tables stay. Stop kube-proxy first.
+
+    Exit status 0: all was removed, or there was nothing to remove. 1: another knft process runs, the kernel refused to
+    remove an object, or the output could not be written. 2: invalid flags, or a missing privilege or library.
+    """
+    from knft.cli.output import unfailing_output  # noqa: PLC0415
+
+    with unfailing_output() as output:
+        if kube_proxy is not None:
+            from knft.cli.kube_proxy_cleanup import remove_leftovers  # noqa: PLC0415
+
+            remove_leftovers(kube_proxy, output)
+            return
+        from knft.cli.cleanup import cleanup as cleanup_command  # noqa: PLC0415
+
+        cleanup_command(output, wait_for_lock=wait_for_lock, force=force)
+
+
+@cli.command(short_help="Print the status of the running knft.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="text: lines for people; json: for programs.")  # fmt: skip
+def status(output: str) -> None:
+    """Print whether the running knft is ready, its lasting problems, and details.
+
+    The details are versions, node, source of the objects, conntrack, and for each IP family the last sync, pending
+    changes, numbers of objects, quarantined and left-out Services, changes by other programs and the last audit.
+
+    Run it as root, in knft's container or on the host: it asks the knft of this network namespace.
+
+    Exit status 0: the status was printed, also if knft is not ready. 1: no knft process answers, or the output could
+    not be written.
+    """
+    from knft.cli.status import status as status_command  # noqa: PLC0415
+
+    status_command(output)
+
+
+@cli.command(short_help="Print the last changes of Services and tables.")
+@click.argument("service", required=False)
+@click.option("--endpoint", metavar="IP[:PORT]", help="Print only changes of this endpoint.")
+@click.option("--since", metavar="TIME",
+              help="Print only changes since a time (RFC 3339), or in the last 5m, 1h30m and so on.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="text: lines for people; json: for programs.")  # fmt: skip
+def history(service: str | None, endpoint: str | None, since: str | None, output: str) -> None:
+    """Print which endpoints Service ports gained and lost, by which event, and when that was in force.
+
+    SERVICE is NAMESPACE/NAME, or NAME in namespace default; NAMESPACE/NAME:PORT selects one named port. Changes of
+    knft's tables by other programs are printed, too, except with --endpoint.
+
+    The running knft keeps the last changes in memory, up to 1000 entries and endpoints together. Run the command as
+    root, in knft's container or on the host: it asks the knft of this network namespace.
+
+    Exit status 0: the changes were printed, if there were any. 1: no knft process answers, or the output could not be
+    written. 2: invalid flags.
+    """
+    from knft.cli.history import history as history_command  # noqa: PLC0415
+
+    history_command(service, endpoint, since, output)
+
+
+@cli.command(short_help="Print a script that completes commands in bash, zsh or fish.")
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the script that lets a shell complete knft's commands, flags, values of flags, and file names.
+
+    The script runs knft for each completion, so it need not be printed again for another version. To load it in each
+    new shell:
+
+    \b
+      knft completion bash > /etc/bash_completion.d/knft
+      knft completion zsh > /usr/local/share/zsh/site-functions/_knft
+      knft completion fish > /etc/fish/completions/knft.fish
+
+    Exit status 0: the script was printed. 1: the output could not be written. 2: the shell is unknown.
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
+    from knft.cli.completion import script  # noqa: PLC0415 - loads click's completion
+
+    click.echo(script(shell, cli, COMPLETION_VARIABLE), nl=False)
+
+
+@cli.command(short_help="Print the versions of knft, Python, libnftables and the kernel.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="text: a line for each program; json: for programs.")  # fmt: skip
+def version(output: str) -> None:
+    """Print the versions of knft, Python, libnftables and the kernel, and how knft was installed.
+
+    Without CAP_NET_ADMIN libnftables does not report its version.
+
+    Exit status 0: the versions were printed. 1: the output could not be written.
+    """
+    from knft.cli.version import version as version_command  # noqa: PLC0415 - loads the kernel's libraries
+
+    version_command(output)
+
+
+def _print_version() -> None:
+    click.echo(f"knft {__version__}")
