@@ -16,6 +16,7 @@ from knft.cli.flags import (
     backend_flags,
     file_option,
     node_flags,
+    packet_flags,
     reject_conflicting_sides,
     reject_flags_of_other_backends,
     reject_render_flags,
@@ -176,11 +177,9 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
 @click.option("--from", "from_", required=True, metavar="IP",
               help="Address of the client: another host, a pod, or the node itself.")  # fmt: skip
 @click.option("--to", required=True, metavar="ADDR:PORT[/PROTOCOL]",
-              help="Destination, such as 10.96.0.10:80/tcp or [fd00::10]:53/udp; default protocol: tcp.")  # fmt: skip
-@click.option("--in-interface", metavar="IF",
-              help="Input interface of the packet; default: all that rules distinguish.")  # fmt: skip
-@click.option("--remembered", metavar="IP:PORT",
-              help="Endpoint in the client's affinity entry, from an earlier connection.")  # fmt: skip
+              help="Destination, such as 10.96.0.10:80/tcp, [fd00::10]:53/udp or 10.96.0.10/icmp; default protocol: "
+                   "tcp.")  # fmt: skip
+@packet_flags
 @file_option("-f", "--filename", "paths", multiple=True, metavar="PATH",
               help="Manifest, directory of manifests, or - for standard input: source of the rules.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKENDS), default="nftables", show_default=True,
@@ -198,14 +197,18 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
     The node's addresses come from the Node object or --node-ip, from --local-address, and for the rules of this
     machine from its interfaces.
 
+    To capture the objects for -f, run:
+    kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
+
     Exit status 0: the packet was traced, whatever its outcome. 1: the kernel's tables cannot be read, or the
-    output could not be written. 2: invalid flags, or a rule set cannot be read.
+    output could not be written. 2: invalid flags, or a rule set cannot be read. 3: the outcome depends on the node's
+    addresses, and they are unknown.
     """
     if not options["paths"]:
         reject_render_flags(context)
     from knft.cli.trace import trace as trace_command  # noqa: PLC0415
 
-    trace_command(**options)
+    context.exit(trace_command(**options))
 
 
 @cli.command(short_help="Remove knft's tables, or kube-proxy's leftovers on this machine.")
