@@ -115,6 +115,11 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
       knft render -f PATH --node NAME --declarations | nft -f -
       knft render -f PATH --node NAME --family ipv4 -o json | nft -j -f -
 
+    To capture the objects for -f, run
+
+    \b
+      kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
+
     With --backend iptables or ipvs, print what kube-proxy does in that mode: a shell script that runs each tool with
     its input, or with --part only the input of one tool.
 
@@ -157,6 +162,11 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
 
     knft's rules are rendered from the manifests of -f. Without -f, --live reads knft's tables from the kernel.
 
+    To capture the objects for -f, run
+
+    \b
+      kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
+
     With --watch, print each new result, starting with a line with the time (with -o json an object per line), until
     SIGTERM or SIGINT, and exit with status 0.
 
@@ -164,7 +174,7 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
     outcomes on the two sides, or reach a rule that knft cannot interpret; or the output could not be written. 2: a rule
     set cannot be read. 3: nothing was compared, because neither side has a Service, no IP family has rules on both
     sides, or knft can interpret no rule that packets reach.
-    """
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
     if not options["paths"]:
         reject_render_flags(context)
     reject_conflicting_sides(context)
@@ -197,13 +207,15 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
     The node's addresses come from the Node object or --node-ip, from --local-address, and for the rules of this
     machine from its interfaces.
 
-    To capture the objects for -f, run:
-    kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
+    To capture the objects for -f, run
+
+    \b
+      kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
 
     Exit status 0: the packet was traced, whatever its outcome. 1: the kernel's tables cannot be read, or the
     output could not be written. 2: invalid flags, or a rule set cannot be read. 3: the outcome depends on the node's
     addresses, and they are unknown.
-    """
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
     if not options["paths"]:
         reject_render_flags(context)
     from knft.cli.trace import trace as trace_command  # noqa: PLC0415
