@@ -10,6 +10,7 @@
     ├── CaptureError          a captured rule set that cannot be read
     ├── ApiServerError        the API server is unreachable, or a connection or response failed
     │   └── ApiStatusError    a response with an error status
+    ├── ControlError          no knft process of this network namespace answers commands
     ├── ServingError          an HTTP server cannot listen, and --bind-address-hard-fail makes that fatal
     ├── UnsupportedError      a privilege, library or kernel feature is missing
     └── KernelError           the kernel or libnftables rejected a request
@@ -70,6 +71,10 @@ class ApiStatusError(ApiServerError):
         self.reason = reason
         self.server_message = server_message
         self.retry_after = retry_after
+
+
+class ControlError(KnftError):
+    """The running knft cannot be asked; the text says why, or which process answers instead."""
 
 
 class ServingError(KnftError):

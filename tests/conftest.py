@@ -8,7 +8,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 # pytest rewrites assertions of these helpers too, so that failures show values.
-pytest.register_assert_rewrite("tests.packets.scenario_runner", "tests.support.trace_check")
+pytest.register_assert_rewrite(
+    "tests.explain.used_endpoints",
+    "tests.packets.connected_clients",
+    "tests.packets.scenario_runner",
+    "tests.support.trace_check",
+)
 
 # "make test" uses the same examples in every run, on fast and slow machines. "make explore" uses random examples.
 settings.register_profile(

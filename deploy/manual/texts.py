@@ -44,9 +44,23 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("Trace a packet through captured rules of kube-proxy:",
                 "knft trace --iptables-save v4 --from 198.51.100.7 --to 192.0.2.11:30080 --local-address 192.0.2.11"),
     ),
+    "explain": (
+        Example("Explain a Service from objects, and compare with this node's kernel:",
+                "knft explain shop/web -f objects.yaml --node node-1 --live"),
+        Example("Explain a frontend from knft's tables in this node's kernel alone:", "knft explain 10.96.0.10:53/udp"),
+    ),
     "cleanup": (
         Example("Remove knft's tables:", "knft cleanup"),
         Example("Remove the leftovers of all modes of kube-proxy:", "knft cleanup --kube-proxy all"),
+    ),
+    "status": (
+        Example("Print the status of the knft of this node:", "knft status"),
+        Example("Print it for a program:", "knft status -o json"),
+    ),
+    "history": (
+        Example("Print when an endpoint left a Service, and how long new connections still reached it:",
+                "knft history shop/web --endpoint 10.244.1.20"),
+        Example("Print all changes of the last ten minutes:", "knft history --since 10m"),
     ),
     "completion": (Example("Complete knft's commands in this bash:", "source <(knft completion bash)"),),
     "version": (Example("Print the versions for a program:", "knft version -o json"),),
@@ -87,6 +101,7 @@ SEE_ALSO: dict[str, tuple[str, ...]] = {
     "render": ("nft(8)", "iptables-restore(8)", "ipset(8)", "ipvsadm(8)"),
     "diff": ("iptables-save(8)", "ipset(8)", "ipvsadm(8)", "nft(8)"),
     "trace": ("iptables-save(8)", "ipset(8)", "ipvsadm(8)", "nft(8)"),
+    "explain": ("kubectl(1)", "nft(8)"),
     "cleanup": ("nft(8)", "iptables(8)"),
     "completion": ("bash(1)", "zsh(1)", "fish(1)"),
 }

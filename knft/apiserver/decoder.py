@@ -5,11 +5,11 @@ invalid ones are named and the others are used. If an object does not fit the ty
 it: an invalid object must not hide other objects.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from knft.apiserver import lenient_json
 from knft.apiserver.error_text import one_line
@@ -89,11 +89,15 @@ _IDENTITY = msgspec.json.Decoder(_Identity)
 
 
 class ObjectEvent(Struct, frozen=True):
-    """The current object; None if it was deleted, or if it is invalid, and then ``warnings`` tell why."""
+    """The current object; None if it was deleted, or if it is invalid, and then ``warnings`` tell why.
+
+    ``resource_version`` is "" for the objects of a list.
+    """
 
     key: NamespacedName | None
     object: KubeObject | None
     warnings: tuple[str, ...] = ()
+    resource_version: str = ""
 
 
 class Bookmark(Struct, frozen=True):
@@ -172,13 +176,17 @@ class ObjectDecoder:
             items = list(lenient_json.list_items(whole["items"]))
         return ListPage(tuple(map(self._decode_object, items)), metadata.resource_version, metadata.continue_token)
 
-    def decode_events(self, lines: bytes) -> WatchEvents:
-        """Decode complete lines of a watch, one event each; raise ApiServerError if one is not an event."""
+    def decode_events(self, lines: bytes, *, is_list: bool = False) -> WatchEvents:
+        """Decode complete lines of a watch, one event each; raise ApiServerError if one is not an event.
+
+        ``is_list`` tells that they are the initial events of a streaming list: their resource versions are left out.
+        """
         try:
             found: list[Any] = self._event_lines.decode_lines(lines)
             if found and _OBJECT_EVENTS.issuperset({event.type for event in found}):
-                version = self._last_resource_version(lines)
-                return WatchEvents(tuple(self._from_event(event) for event in found), version)
+                last = self._last_resource_version(lines)
+                versions = ("",) * len(found) if is_list else self._resource_versions(lines, len(found), last)
+                return WatchEvents(tuple(map(self._from_event, found, versions)), last)
         except _DecodeErrors:
             pass
         return self._decode_each_event(lines)
@@ -186,6 +194,12 @@ class ObjectDecoder:
     def _last_resource_version(self, lines: bytes) -> str:
         stripped = lines.rstrip()
         return self._event_version.decode(stripped[stripped.rfind(b"\n") + 1 :]).object.metadata.resource_version
+
+    def _resource_versions(self, lines: bytes, count: int, last: str) -> Sequence[str]:
+        """Return the resource version of each event; most of the time there is only one."""
+        if count == 1:
+            return (last,)
+        return [event.object.metadata.resource_version for event in self._event_version.decode_lines(lines)]
 
     def _decode_each_event(self, lines: bytes) -> WatchEvents:
         items: list[ObjectEvent | Bookmark | WatchError] = []
@@ -198,7 +212,7 @@ class ObjectDecoder:
                 if event_type == "ERROR":
                     items.append(WatchError(encoded, version))
                 version = self._resource_version_of(encoded, version) if event_type in _OBJECT_EVENTS else ""
-                items += self._from_raw_event(event_type, encoded)
+                items += self._from_raw_event(event_type, encoded, version)
             except _DecodeErrors as error:
                 msg = f"cannot decode a watch event: {one_line(str(error))}"
                 raise ApiServerError(msg) from error
@@ -238,31 +252,31 @@ class ObjectDecoder:
         metadata = lenient_json.object_members(lenient_json.object_members(encoded).get("metadata", b""))
         return lenient_json.scalar_text(metadata.get("resourceVersion", b"")) or before
 
-    def _from_raw_event(self, event_type: str, encoded: bytes) -> Iterator[ObjectEvent | Bookmark]:
+    def _from_raw_event(self, event_type: str, encoded: bytes, version: str) -> Iterator[ObjectEvent | Bookmark]:
         match event_type:
             case "ADDED" | "MODIFIED":
-                yield self._decode_object(encoded)
+                yield structs.replace(self._decode_object(encoded), resource_version=version)
             case "DELETED":
-                yield ObjectEvent(self._key_in(encoded), None)
+                yield ObjectEvent(self._key_in(encoded), None, resource_version=version)
             case "BOOKMARK":
                 metadata = self._bookmark.decode(encoded).metadata
                 ends_list = metadata.annotations is not None and metadata.annotations.end_of_list == "true"
                 yield Bookmark(metadata.resource_version, ends_list=ends_list)
 
-    def _from_event(self, event: Any) -> ObjectEvent:  # noqa: ANN401 - a struct made in __init__
+    def _from_event(self, event: Any, version: str) -> ObjectEvent:  # noqa: ANN401 - a struct made in __init__
         if event.type == "DELETED":
-            return ObjectEvent(event.object.key, None)
-        return self._checked(event.object)
+            return ObjectEvent(event.object.key, None, resource_version=version)
+        return self._checked(event.object, version)
 
-    def _checked(self, found: KubeObject) -> ObjectEvent:
+    def _checked(self, found: KubeObject, version: str = "") -> ObjectEvent:
         """Validate an object whose fields have the right types."""
         key = found.key
         wrong = fatal_problems(found)
         if wrong:
-            return ObjectEvent(key, None, tuple(format_problems(self._name(key), wrong, "; skipped")))
+            return ObjectEvent(key, None, tuple(format_problems(self._name(key), wrong, "; skipped")), version)
         found, ignored = without_invalid_parts(found)
         warnings = tuple(format_problems(self._name(key), ignored, "")) if ignored else ()
-        return ObjectEvent(key, found, warnings)
+        return ObjectEvent(key, found, warnings, version)
 
     def _decode_object(self, raw: bytes) -> ObjectEvent:
         """Decode and validate an object that may have any shape."""

@@ -196,7 +196,8 @@ class Reflector:
                     msg = f"a watch event has more than {MAX_EVENT_BYTES} bytes"
                     raise ApiServerError(msg)
                 continue
-            self._handle_events(request, stream, self._decoder.decode_events(buffer + piece[:end]))
+            events = self._decoder.decode_events(buffer + piece[:end], is_list=self._is_listing)
+            self._handle_events(request, stream, events)
             buffer = piece[end:]
         if buffer.strip():
             msg = "the watch ended in the middle of an event"

@@ -103,6 +103,14 @@ class ApiServerSource:
         """Return why a resource (``services``, ``nodes``, ...) cannot be watched now, "" if it can."""
         return self._problems.problem(name)
 
+    def problems(self) -> tuple[str, ...]:
+        """Return why resources cannot be watched now; a problem of the server as a whole once."""
+        found: dict[str, list[str]] = {}
+        for name in self._reflectors:
+            if problem := self.problem(name):
+                found.setdefault(problem, []).append(name)
+        return tuple(f"cannot watch {', '.join(names)}: {problem}" for problem, names in found.items())
+
     def has_listed(self, name: str) -> bool:
         """Tell whether a resource has been listed once."""
         return self._reflectors[name].listed.is_set()

@@ -47,7 +47,7 @@ class Store:
                 del self._objects[event.key]
             else:
                 continue
-            yield ObjectChange(previous, current)
+            yield ObjectChange(previous, current, event.resource_version)
 
     def begin_list(self) -> None:
         """Start a new list, and drop one that is not complete."""

@@ -17,6 +17,7 @@ from knft.apiserver.server_url import without_credentials
 from knft.apiserver.source import ApiServerSource
 from knft.app.shutdown import Shutdown
 from knft.configuration.settings import Settings
+from knft.control.messages import SourceStatus
 from knft.errors import ApiServerError, KnftError, NodeMismatchError
 from knft.model.events import Event
 from knft.model.names import NamespacedName
@@ -25,7 +26,7 @@ from knft.model.unknown import NOTHING_UNKNOWN
 from knft.serve.events import failed_to_program_event
 from knft.serve.manifest_metrics import ManifestCollector, ManifestValues
 from knft.serve.metrics import Metrics
-from knft.source.directory import DirectorySource
+from knft.source.directory import DirectorySource, DirectoryStatus
 from knft.source.reminders import Reminders
 from knft.source.scan_result import ScanResult
 from knft.sync.daemon import Daemon
@@ -52,6 +53,9 @@ class ObjectFeed(Protocol):
     def register_metrics(self, metrics: Metrics) -> None:
         """Add the metrics of the source to ``metrics``, and update them from now on."""
 
+    def status(self) -> SourceStatus:
+        """Return what ``knft status`` prints about the source. Any thread may call it."""
+
     def is_eligible(self) -> bool:
         """Tell whether load balancers should send new connections to this node."""
 
@@ -70,6 +74,7 @@ class ManifestFeed:
 
     def __init__(self, path: str) -> None:
         """Raise SourceError if the directory cannot be listed; ``prepare`` reads its files."""
+        self._path = path
         self._source = DirectorySource(path)
         self._source.check_readable()
         self._initial_scan = ScanResult()
@@ -153,13 +158,11 @@ class ManifestFeed:
 
     def _metric_values(self) -> ManifestValues:
         status = self._source.status
-        files = {
-            "read": status.read,
-            "unreadable": status.unreadable,
-            "unsettled": status.unsettled,
-            "missing": status.missing,
-        }
-        return ManifestValues(files, bool(status.missing or status.incomplete_reason))
+        return ManifestValues(_file_counts(status), bool(status.missing or status.incomplete_reason))
+
+    def status(self) -> SourceStatus:
+        """Return the directory, and what is wrong with its manifests."""
+        return SourceStatus("manifests", self._path, self._conditions(), _file_counts(self._source.status))
 
     def is_eligible(self) -> bool:
         """Return True: a directory of manifests has no Node that tells about eligibility."""
@@ -167,6 +170,15 @@ class ManifestFeed:
 
     def record_event(self, event: Event) -> None:
         """Drop the event: the log has the same message."""
+
+
+def _file_counts(status: DirectoryStatus) -> dict[str, int]:
+    return {
+        "read": status.read,
+        "unreadable": status.unreadable,
+        "unsettled": status.unsettled,
+        "missing": status.missing,
+    }
 
 
 def _handle_scan(daemon: Daemon, scan: ScanResult) -> None:
@@ -191,6 +203,7 @@ class ApiServerFeed:
         self._needs_pod_cidrs = config.detect_local_mode == "NodeCIDR"
         self._event_poster = events.EventPoster(self._client, config.node_name, on_drop=self._record_dropped_event)
         self._node: OwnNode | None = None
+        self._source: ApiServerSource | None = None
 
     def prepare(self) -> None:
         """Do nothing: ``start`` lists the objects of the API server."""
@@ -210,7 +223,7 @@ class ApiServerFeed:
                 # The filter comes first: changes that restart the process must not cause a sync.
                 daemon.handle(node.filter_changes(changes))
 
-        source = ApiServerSource(
+        self._source = source = ApiServerSource(
             self._client,
             self._node_name,
             handle,
@@ -242,6 +255,11 @@ class ApiServerFeed:
     def _record_dropped_event(self) -> None:
         if self._metrics is not None:
             self._metrics.count_dropped_event()
+
+    def status(self) -> SourceStatus:
+        """Return the server, and why resources cannot be watched."""
+        problems = self._source.problems() if self._source is not None else ()
+        return SourceStatus("API server", without_credentials(self._client.server), problems)
 
     def is_eligible(self) -> bool:
         """Return whether the Node exists and is not being removed."""

@@ -88,7 +88,7 @@ def run(settings: Settings, options: RunOptions, log_writer: LogWriter) -> None:
     with _take_instance_lock(options) as lock:
         # Not before: during the wait for the lock, the other process may serve newer manifests.
         source.prepare()
-        _run_locked(settings, options, source, log_writer, service_manager, has_lock=lock is not None)
+        _run_locked(settings, options, source, log_writer, service_manager, lock=lock)
 
 
 def _service_manager() -> "ServiceManager | None":
@@ -147,7 +147,7 @@ def _run_locked(
     log_writer: LogWriter,
     service_manager: "ServiceManager | None",
     *,
-    has_lock: bool,
+    lock: InstanceLock | None,
 ) -> None:
     """Run while no other knft process changes this network namespace."""
     if source.configures_host:
@@ -173,7 +173,7 @@ def _run_locked(
                 log_writer=log_writer,
                 service_manager=service_manager,
                 warning_process=warning_process,
-                has_lock=has_lock,
+                lock=lock,
             )
 
 
@@ -208,7 +208,7 @@ def _run_until_stopped(
     log_writer: LogWriter,
     service_manager: "ServiceManager | None",
     warning_process: int | None,
-    has_lock: bool,
+    lock: InstanceLock | None,
 ) -> None:
     # Capabilities are dropped per thread, so before other threads start.
     drop_privileges()
@@ -233,11 +233,13 @@ def _run_until_stopped(
         library,
         observers,
         allow_node_mismatch=options.allow_node_mismatch,
-        other_subscribers=foreign_changes.other_subscribers if has_lock else None,
+        other_subscribers=foreign_changes.other_subscribers if lock is not None else None,
     )
     daemon.update_local_addresses(local_addresses())
     monitoring.register_counters(daemon, library, lambda: log_writer.dropped_lines)
     source.register_metrics(monitoring.metrics)
+    if lock is not None:
+        monitoring.serve_commands(lock.port_id, config.node_name, daemon, source.status)
     monitoring.start()
     if service_manager is not None:
         service_manager.start(health, shutdown)

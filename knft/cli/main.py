@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import threading
+from functools import partial
 from typing import Any
 
 import click
@@ -24,14 +25,14 @@ from knft.cli.flags import (
 )
 from knft.cli.go_flags import GoCommand, given_flags, normalize_flag_name, run_flags
 from knft.cli.streams import discard_output, exit_by_sigpipe, replace_closed_streams
-from knft.errors import ApiServerError, ConfigurationChangedError, KernelError, KnftError, ServingError
+from knft.errors import ApiServerError, ConfigurationChangedError, ControlError, KernelError, KnftError, ServingError
 
 SHELLS = ("bash", "zsh", "fish")
 COMPLETION_VARIABLE = "_KNFT_COMPLETE"
 """The environment variable with which the scripts of ``knft completion`` ask for completions."""
 STATUS_FAILED, STATUS_USAGE_ERROR = 1, 2
 """Exit statuses: 1 for a failure that may not happen again; 2 for invalid usage or input, or an unsupported host."""
-_FAILURES = (KernelError, ApiServerError, ConfigurationChangedError, ServingError)
+_FAILURES = (KernelError, ApiServerError, ConfigurationChangedError, ControlError, ServingError)
 
 
 class _Commands(click.Group):
@@ -223,6 +224,41 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
     context.exit(trace_command(**options))
 
 
+@cli.command(short_help="Explain a Service, an address, a NodePort or an endpoint.")
+@click.argument("what", metavar="WHAT")
+@file_option("-f", "--filename", "paths", multiple=True, metavar="PATH",
+             help="Manifest, directory of manifests, or - for standard input: source of the objects.")  # fmt: skip
+@click.option("--live", is_flag=True,
+              help="With -f: also compare with knft's tables in this machine's kernel; changes nothing.")  # fmt: skip
+@click.option("--local-address", multiple=True, metavar="IP",
+              help="Address of the node, in addition to those of the Node object.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="text: for people; json: for programs, see knft/explain/explanation.schema.json.")  # fmt: skip
+@partial(node_flags, needs_node=False)
+@click.pass_context
+def explain(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
+    """Explain who gets the packets of WHAT, and why. The first line is the conclusion.
+
+    WHAT is a Service (namespace/name, or name in namespace default; with :PORT one of its ports), an address with or
+    without a port (10.96.0.10, 10.96.0.10:53/udp, [fd00::10]:80), a NodePort (:30080/tcp), or an endpoint's address.
+    The default protocol is tcp.
+
+    With -f, Services and endpoints are read from manifests, such as the output of `kubectl get
+    services,endpointslices,nodes -A -o yaml`; the explanation has a reason for each endpoint that is not used. Without
+    -f, knft reads its own tables from this machine's kernel, which hold frontends, endpoints and affinity, but no
+    reasons.
+
+    Exit status 0: WHAT was found and explained. 1: the kernel's tables cannot be read, or the output could not be
+    written. 2: invalid flags or WHAT, or manifests cannot be read. 3: no Service, frontend or endpoint is WHAT; the
+    output says what happens to its packets.
+    """
+    if not options["paths"]:
+        reject_render_flags(context)
+    from knft.cli.explain import explain as explain_command  # noqa: PLC0415
+
+    context.exit(explain_command(**options))
+
+
 @cli.command(short_help="Remove knft's tables, or kube-proxy's leftovers on this machine.")
 @click.option("--kube-proxy", "kube_proxy", type=click.Choice(["iptables", "ipvs", "nftables", "all"]),
               help="Remove kube-proxy's leftovers of this mode instead of knft's tables.")  # fmt: skip
@@ -251,6 +287,49 @@ def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool) -> None
         from knft.cli.cleanup import cleanup as cleanup_command  # noqa: PLC0415
 
         cleanup_command(output, wait_for_lock=wait_for_lock, force=force)
+
+
+@cli.command(short_help="Print the status of the running knft.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="text: lines for people; json: for programs.")  # fmt: skip
+def status(output: str) -> None:
+    """Print whether the running knft is ready, and what lasts that needs attention; then its details.
+
+    The details are versions, node, source of the objects, conntrack, and for each IP family the last sync, pending
+    changes, numbers of objects, quarantined and left-out Services, changes by other programs and the last audit.
+
+    knft asks the process in this network namespace, so it must be root: in knft's container, or on the host.
+
+    Exit status 0: the status was printed, also if knft is not ready. 1: no knft process answers, or the output could
+    not be written.
+    """
+    from knft.cli.status import status as status_command  # noqa: PLC0415
+
+    status_command(output)
+
+
+@cli.command(short_help="Print the last changes of Services and tables.")
+@click.argument("service", required=False)
+@click.option("--endpoint", metavar="IP[:PORT]", help="Print only changes of this endpoint.")
+@click.option("--since", metavar="TIME",
+              help="Print only changes since a time (RFC 3339), or in the last 5m, 1h30m and so on.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="text: lines for people; json: for programs.")  # fmt: skip
+def history(service: str | None, endpoint: str | None, since: str | None, output: str) -> None:
+    """Print which endpoints Service ports gained and lost, by which event, and when that was in force.
+
+    SERVICE is NAMESPACE/NAME, or NAME in namespace default. Changes of knft's tables by other programs are printed,
+    too, except with --endpoint.
+
+    The running knft keeps the last changes in memory, about a thousand since its start. knft asks the process in
+    this network namespace, so it must be root: in knft's container, or on the host.
+
+    Exit status 0: the changes were printed, if there were any. 1: no knft process answers, or the output could not be
+    written. 2: invalid flags.
+    """
+    from knft.cli.history import history as history_command  # noqa: PLC0415
+
+    history_command(service, endpoint, since, output)
 
 
 @cli.command(short_help="Print a script that completes commands in bash, zsh or fish.")

@@ -8,6 +8,7 @@ from knft.comparison.captures import Capture, Rules, read_capture
 from knft.comparison.kube_proxy_inputs import KubeProxyOptions, ObjectSnapshots, interface_addresses, sync_inputs
 from knft.config import Config
 from knft.decide.frontends import LosingClaim
+from knft.families import Family
 from knft.interpret import nftables
 from knft.interpret.compare.edit import with_collection
 from knft.interpret.compare.expected_differences.ipvs_edits import CONTESTED_FRONTENDS
@@ -25,8 +26,20 @@ from knft_compat.sync_input import SyncInput
 from knft_compat.sync_output import SyncOutput
 
 
+class RenderedNode(NamedTuple):
+    """knft's rule sets on a node by IP version, and the objects as knft tracks them, by family."""
+
+    rules: Rules
+    states: dict[Family, ServiceState]
+
+
 def knft_rules(changes: tuple[ObjectChange, ...], config: Config, local_addresses: Iterable[str] = ()) -> Rules:
     """Return knft's rule sets on a node that has ``local_addresses`` in addition to those of its Node object."""
+    return render_node(changes, config, local_addresses).rules
+
+
+def render_node(changes: tuple[ObjectChange, ...], config: Config, local_addresses: Iterable[str] = ()) -> RenderedNode:
+    """Return the rules and objects of a node that has ``local_addresses`` besides those of its Node object."""
     daemon, recorders = rendering_daemon(config)
     # --nodeport-addresses selects from all addresses of the node, as in kube-proxy.
     daemon.update_local_addresses(frozenset((*interface_addresses(changes, config), *local_addresses)))
@@ -40,7 +53,7 @@ def knft_rules(changes: tuple[ObjectChange, ...], config: Config, local_addresse
         for collection in (_contested_frontends(state), _local_endpoints(state)):
             rules = with_collection(rules, collection)
         found[family.version] = rules
-    return found
+    return RenderedNode(found, daemon.states)
 
 
 def _contested_frontends(state: ServiceState) -> Collection:

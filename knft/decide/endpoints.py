@@ -1,6 +1,7 @@
 """Selection of endpoints for each traffic policy, as kube-proxy's CategorizeEndpoints (docs/behaviour/endpoints.md)."""
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
 from knft.model.endpoint import Endpoint
 from knft.model.plan import CategorizedEndpoints
@@ -48,7 +49,18 @@ def _union(first: Iterable[Endpoint], second: Iterable[Endpoint]) -> Endpoints:
 
 
 def _hint_filter(ready: Sequence[Endpoint], node_name: str, zone: str) -> _EndpointFilter | None:
-    """Return the filter of ready endpoints by topology hints for this node, or None if hints do not apply.
+    """Return the filter of ready endpoints by topology hints for this node, or None if hints do not apply."""
+    match applied_hints(ready, node_name, zone):
+        case "node":
+            return lambda endpoint: node_name in endpoint.traits.node_hints
+        case "zone":
+            return lambda endpoint: zone in endpoint.traits.zone_hints
+        case None:
+            return None
+
+
+def applied_hints(ready: Sequence[Endpoint], node_name: str, zone: str) -> Literal["node", "zone"] | None:
+    """Return the topology hints by which ready endpoints are selected, or None if hints do not apply.
 
     Hints apply only if every ready endpoint has some and at least one names this node or, failing that, this zone. A
     partial set of hints must not leave clients without endpoints.
@@ -56,7 +68,7 @@ def _hint_filter(ready: Sequence[Endpoint], node_name: str, zone: str) -> _Endpo
     if not ready:
         return None
     if all(e.traits.node_hints for e in ready) and any(node_name in e.traits.node_hints for e in ready):
-        return lambda endpoint: node_name in endpoint.traits.node_hints
+        return "node"
     if all(e.traits.zone_hints for e in ready) and any(zone in e.traits.zone_hints for e in ready):
-        return lambda endpoint: zone in endpoint.traits.zone_hints
+        return "zone"
     return None

@@ -48,6 +48,11 @@ def _has_arrays(found: Contents, contents: Contents) -> bool:
     return all(found.arrays.get(name) == array for name, array in contents.arrays.items())
 
 
+def _array_elements(contents: Contents | _CompactContents) -> int:
+    arrays = contents.arrays.values() if isinstance(contents, Contents) else contents.arrays
+    return sum(len(array) - array.count(None) for array in arrays)
+
+
 def _compact(contents: Contents) -> Contents | _CompactContents:
     size = len(contents.entries) + len(contents.arrays) + len(contents.members) + len(contents.chains)
     if size > MAX_COMPACT:
@@ -206,6 +211,12 @@ class ProgrammedContents(Generic[Owner]):
             self._members[member] -= 1
             if not self._members[member]:
                 del self._members[member]
+
+    def element_count(self) -> int:
+        """Return how many elements the sets and maps have; also from another thread."""
+        stored = list(self._contents.values())
+        entries = sum(len(contents.entries) for contents in stored)
+        return entries + sum(map(_array_elements, stored)) + len(self._members)
 
     def all_contents(self, excluded: Collection[Owner] = ()) -> Contents:
         """Return the contents of all owners except ``excluded``, merged; also from another thread."""

@@ -151,7 +151,7 @@ class Tracer:
         last = _common_prefix_length([trail[first:][::-1] for trail in trails]) if len(trails) > 1 else 0
         shares: dict[tuple[Outcome, str, tuple[TracedRule, ...]], Fraction] = {}
         for path, trail in zip(piece.left, trails, strict=True):
-            reason = _reason(path.outcome, trail, to_cluster_ip=to_cluster_ip)
+            reason = outcome_reason(path.outcome, trail, to_cluster_ip=to_cluster_ip)
             end = path.outcome, reason, tuple(map(self._traced_rule, trail[first : len(trail) - last]))
             shares[end] = shares.get(end, Fraction()) + path.share
         ends = sorted(shares.items(), key=lambda item: repr(item[0]))
@@ -190,7 +190,8 @@ class Tracer:
         return self._rules.collections[collection].is_dynamic
 
 
-def _reason(outcome: Outcome, trail: Sequence[RuleHit], *, to_cluster_ip: bool) -> str:
+def outcome_reason(outcome: Outcome, trail: Sequence[RuleHit], *, to_cluster_ip: bool) -> str:
+    """Return why packets are rejected, dropped, undecided or masqueraded; "" for other outcomes."""
     match outcome.disposition:
         case Disposition.UNDECIDED:
             return reasons.uninterpreted_rule(trail)

@@ -34,6 +34,7 @@ _HEADER = struct.Struct("=IHHII")  # nlmsghdr
 _CODE = struct.Struct("=i")
 _READ_BYTES = 8192
 _GROUPS = Path("/proc/thread-self/net/netfilter/nfnetlink_log")
+_NETLINK_SOCKETS = Path("/proc/thread-self/net/netlink")
 
 _NO_PRIVILEGE = (
     "CAP_NET_ADMIN is missing in the user namespace that owns the network namespace: run knft as root, or give its "
@@ -70,6 +71,11 @@ class InstanceLock:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def port_id(self) -> int:
+        """The port id of the socket that holds the lock."""
+        return int(self._socket.getsockname()[0])
 
     def close(self) -> None:
         """Release the lock; may be called twice."""
@@ -118,7 +124,7 @@ def _bind_group(netlink: socket.socket) -> None:
             raise KernelError(msg) from error
     else:
         return
-    raise InstanceLockedError(_describe_holder(_holder_port_id()))
+    raise InstanceLockedError(describe_holder(_holder_port_id()))
 
 
 def _request(netlink: socket.socket, kind: int, flags: int, group: int, attributes: bytes) -> nftables_messages.Message:
@@ -131,23 +137,56 @@ def _request(netlink: socket.socket, kind: int, flags: int, group: int, attribut
     return next(nftables_messages.split(buffer))
 
 
-def _holder_port_id() -> int | None:
-    """Return the port id of the socket that has bound the group; None if only root may read it, or it just closed."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in _GROUPS.read_text(encoding="ascii").splitlines():
-            group, port_id = map(int, line.split()[:2])
-            if group == GROUP:
-                return port_id
+def holder_port_id() -> int | None:
+    """Return the port id of the socket that holds the lock, None if no process does; raise OSError or ValueError."""
+    for line in _GROUPS.read_text(encoding="ascii").splitlines():
+        group, port_id = map(int, line.split()[:2])
+        if group == GROUP:
+            return port_id
     return None
 
 
-def _describe_holder(port_id: int | None) -> str:
+def _holder_port_id() -> int | None:
+    """Return the port id of the socket that has bound the group; None if only root may read it, or it just closed."""
+    with contextlib.suppress(OSError, ValueError):
+        return holder_port_id()
+    return None
+
+
+def holds_lock(pid: int, port_id: int) -> bool:
+    """Tell whether a process has the socket that holds the lock; raise OSError if its open files cannot be read.
+
+    ``pid`` is as this process's PID namespace numbers it. The kernel tells the socket's inode, so no process that only
+    has the same user, or has chosen the same names, passes for the holder.
+    """
+    inode = _inode_of(port_id)
+    files = Path(f"/proc/{pid}/fd").iterdir()
+    return inode is not None and any(_link_of(file) == f"socket:[{inode}]" for file in files)
+
+
+def _inode_of(port_id: int) -> str | None:
+    """Return the inode of the netlink socket with a port id, of the protocol that the lock uses."""
+    for line in _NETLINK_SOCKETS.read_text(encoding="ascii").splitlines()[1:]:
+        fields = line.split()
+        if fields[1:3] == [str(_NETFILTER), str(port_id)]:
+            return fields[-1]
+    return None
+
+
+def _link_of(path: Path) -> str:
+    with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+        return str(path.readlink())
+    return ""
+
+
+def describe_holder(port_id: int | None, who: str = "another knft process") -> str:
+    """Return a message about the process whose socket with this port id holds the lock, called ``who``."""
     if port_id is None:
-        return "another knft process, whose id is unknown, runs in this network namespace"
+        return f"{who}, whose id is unknown, runs in this network namespace"
     if port_id >> 24 != _PORT_PREFIX:
         return f"another process, whose netlink port id is {port_id}, has bound group {GROUP} of nfnetlink_log"
     pid = port_id & ((1 << _PID_BITS) - 1)
     if not sees_host_processes():
-        return f"another knft process runs in this network namespace: pid {pid} on the host"
+        return f"{who} runs in this network namespace: pid {pid} on the host"
     command = command_of(pid)
-    return f"another knft process runs in this network namespace: pid {pid}" + (f", {command!r}" if command else "")
+    return f"{who} runs in this network namespace: pid {pid}" + (f", {command!r}" if command else "")

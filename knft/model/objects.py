@@ -310,7 +310,11 @@ KubeObject = Service | EndpointSlice | Node | ServiceCIDR
 
 
 class ObjectChange(Struct, frozen=True):
-    """One added (``previous`` is None), deleted (``current`` is None) or changed object."""
+    """One added (``previous`` is None), deleted (``current`` is None) or changed object.
+
+    ``resource_version`` is that of the event that told of the change, "" if a list or a manifest did.
+    """
 
     previous: KubeObject | None
     current: KubeObject | None
+    resource_version: str = ""

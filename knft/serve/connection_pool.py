@@ -89,6 +89,11 @@ class ConnectionPool:
         else:
             self._held_bytes.pop(connection.client, None)
 
+    def limit_client(self, client: Client, number: int) -> None:
+        """Close the oldest connections of a client until it has at most ``number``."""
+        while len(connections := self._connections.get(client, {})) > number:
+            self._evict(next(iter(connections)))
+
     def _evict(self, connection: OpenConnection) -> None:
         self.remove(connection)
         connection.abort()

@@ -85,13 +85,23 @@ class HttpThread:
         """Run ``callback`` after ``seconds``; call this only in the thread."""
         return self._require_loop().call_later(seconds, callback)
 
-    def listen(self, listening_socket: socket.socket, handler: Handler, name: str) -> "Listener":
-        """Serve the clients of a listening socket, called ``name`` in the log; call this only in the thread."""
+    def listen(
+        self,
+        listening_socket: socket.socket,
+        handler: Handler,
+        name: str,
+        admits: Callable[[socket.socket], bool] = lambda _: True,
+    ) -> "Listener":
+        """Serve the clients of a listening socket, called ``name`` in the log; call this only in the thread.
+
+        Connections that ``admits`` refuses are closed.
+        """
         listener = Listener(
             self._require_loop(),
             listening_socket,
             lambda: Connection(self.connections, handler, self._clock, name),
             name,
+            admits=admits,
             on_close=self._listeners.discard,
         )
         self._listeners.add(listener)
@@ -119,6 +129,7 @@ class Listener:
         make_connection: Callable[[], Connection],
         name: str,
         *,
+        admits: Callable[[socket.socket], bool],
         on_close: Callable[["Listener"], None],
     ) -> None:
         """Start to accept connections."""
@@ -126,6 +137,7 @@ class Listener:
         self._socket = listening_socket
         self._make_connection = make_connection
         self._name = name
+        self._admits = admits
         self._on_close = on_close
         self._tasks: set[asyncio.Task[Any]] = set()
         self._listen()
@@ -148,6 +160,9 @@ class Listener:
             self._loop.call_later(ACCEPT_PAUSE_SECONDS, self._listen)
             return
         accepted.setblocking(False)  # noqa: FBT003 - the socket's own
+        if not self._admits(accepted):
+            accepted.close()
+            return
         task = self._loop.create_task(self._loop.connect_accepted_socket(self._make_connection, accepted))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

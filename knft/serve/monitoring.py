@@ -2,15 +2,23 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from http import HTTPStatus
+
+import msgspec
 
 from knft.configuration.settings import Settings
+from knft.control.messages import HISTORY_PATH, STATUS_PATH, SourceStatus
 from knft.kernel.process import WorkerProcess
+from knft.serve.control_server import ControlServer
 from knft.serve.events import EventReporter, OnEvent, node_event
+from knft.serve.history import ChangeHistory
+from knft.serve.http_message import JSON, Response
 from knft.serve.http_server import HttpServer
 from knft.serve.http_thread import HttpThread
+from knft.serve.last_syncs import LastSyncs
 from knft.serve.metrics import Metrics, ScrapeCollector
 from knft.serve.metrics_observer import MetricsObserver, read_scrape_values
-from knft.serve.pages import MetricsSource, ProcessInfo, health_router, metrics_router
+from knft.serve.pages import MetricsSource, ProcessInfo, Router, health_router, metrics_router
 from knft.serve.proxy_health import ProxyHealth
 from knft.serve.service_health import ServiceHealth
 from knft.serve.sockets import split_address
@@ -45,8 +53,12 @@ class Monitoring:
         """
         config, thread = settings.config, HttpThread(clock)
         self._thread = thread
+        self._clock = clock
+        self.started = clock()
         self.metrics = Metrics()
         self.health = health
+        self.last_syncs = LastSyncs(clock)
+        self.history = ChangeHistory(clock)
         self.service_health = ServiceHealth(
             config, thread, self.health.is_healthy, on_event, own_ports=_own_ports(settings)
         )
@@ -55,6 +67,8 @@ class Monitoring:
             MetricsObserver(self.metrics, clock),
             self.service_health,
             EventReporter(config.node_name, on_event),
+            self.last_syncs,
+            self.history,
         )
 
         def report_failure(reason: str, message: str) -> None:
@@ -63,7 +77,7 @@ class Monitoring:
                 on_fatal_listen_error(message)
 
         self._servers: list[HttpServer] = []
-        process = ProcessInfo(clock(), settings.document, dict(flags or {}), settings.profiling)
+        process = ProcessInfo(self.started, settings.document, dict(flags or {}), settings.profiling)
         source = MetricsSource(self.metrics.scrape, self.metrics.scrape_slis, self.metrics.count_ping)
         health_pages = health_router(self.health, node_eligible, self.metrics.count_probe)
         metrics_pages = metrics_router(process, source, clock)
@@ -84,6 +98,24 @@ class Monitoring:
             lambda: read_scrape_values(daemon, self.service_health, library.start_count, dropped_log_lines())
         )
         self.metrics.register(collector)
+
+    def serve_commands(self, port_id: int, node_name: str, daemon: Daemon, source: Callable[[], SourceStatus]) -> None:
+        """Answer ``knft status`` and ``knft history``; ``port_id`` is that of the instance lock's socket.
+
+        ``source`` returns where the objects come from.
+        """
+
+        def status() -> Response:
+            from knft.serve.status import StatusSources, read_status  # noqa: PLC0415 - few processes are ever asked
+
+            sources = StatusSources(node_name, self.started, self._clock, daemon, self.health, self.last_syncs, source)
+            return Response(HTTPStatus.OK, msgspec.json.encode(read_status(sources)), JSON)
+
+        def history() -> Response:
+            return Response(HTTPStatus.OK, msgspec.json.encode(self.history.read()), JSON)
+
+        router = Router({STATUS_PATH: status, HISTORY_PATH: history})
+        self._thread.call_soon(ControlServer(self._thread, port_id, router).start)
 
     def start(self) -> None:
         """Start the HTTP thread; report ports that are in use to the callbacks."""

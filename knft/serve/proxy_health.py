@@ -122,6 +122,13 @@ class ProxyHealth(SyncObserver):
         pending_since = self._pending_since.get(family)
         return pending_since is None or monotonic - pending_since.monotonic < self._timeout
 
+    def pending_seconds(self, family: Family) -> float | None:
+        """Return for how long the oldest change of a family has been pending, None if none is."""
+        monotonic = self._clock().monotonic
+        with self._lock:
+            pending_since = self._pending_since.get(family)
+        return max(0.0, monotonic - pending_since.monotonic) if pending_since is not None else None
+
     def is_healthy(self) -> bool:
         """Return whether every family is healthy."""
         return all(family.is_healthy for family in self.families().values())

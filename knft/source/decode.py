@@ -4,7 +4,7 @@ Invalid objects are skipped and reported. SourceError is raised only if the byte
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -72,7 +72,8 @@ class _Item(NamedTuple):
 class _Decoder:
     """Collects decoded objects and problems."""
 
-    def __init__(self) -> None:
+    def __init__(self, kinds: Mapping[tuple[str, str], type[KubeObject]]) -> None:
+        self._kinds = kinds
         self.objects: list[KubeObject] = []
         self.locations: list[str] = []
         self.problems: list[str] = []
@@ -122,7 +123,7 @@ class _Decoder:
                 problem = "is missing" if value in (None, "") else f"is {describe_type(value)}, not text"
                 self.problems.append(f"{location}: {field} {problem}; skipped")
                 return None
-        object_type = KINDS.get((str(version), str(kind)))
+        object_type = self._kinds.get((str(version), str(kind)))
         if object_type is None:
             self._report_unsupported_kind(location, str(version), str(kind))
         return object_type
@@ -169,9 +170,9 @@ def format_problems(name: str, problems: list[FieldProblem], suffix: str) -> lis
     return messages
 
 
-def decode(data: bytes) -> DecodedManifest:
-    """Decode all objects in ``data``; raise SourceError if it is neither YAML nor JSON."""
-    collected = _Decoder()
+def decode(data: bytes, kinds: Mapping[tuple[str, str], type[KubeObject]] = KINDS) -> DecodedManifest:
+    """Decode all objects of ``kinds`` in ``data``; raise SourceError if it is neither YAML nor JSON."""
+    collected = _Decoder(kinds)
     documents = _parse(data)
     for number, document in enumerate(documents, start=1):
         location = f"document {number}"

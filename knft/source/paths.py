@@ -1,22 +1,27 @@
 """Reads the manifests at given paths once: files, directories, pipes and standard input."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from knft.errors import SourceError
+from knft.model.objects import KubeObject
 from knft.source.catalogue import Catalogue
-from knft.source.decode import decode
+from knft.source.decode import KINDS, decode
 from knft.source.files import Signature, error_reason, file_signature, format_path, read_manifest, read_named_file
 from knft.source.scan_result import MAX_CONFLICTS, ScanBuilder, ScanResult, is_manifest, no_manifests_message
 
 
-def read_paths(paths: Iterable[str], standard_input: bytes | None) -> ScanResult:
+def read_paths(
+    paths: Iterable[str],
+    standard_input: bytes | None,
+    kinds: Mapping[tuple[str, str], type[KubeObject]] = KINDS,
+) -> ScanResult:
     """Read files, directories, and standard input for ``-``; raise SourceError if one cannot be read."""
     catalogue, builder = Catalogue(), ScanBuilder()
     for path, is_explicit in _files(paths, builder):
         try:
             read = read_named_file if is_explicit else read_manifest
-            decoded = decode((standard_input or b"") if path == "-" else read(Path(path)))
+            decoded = decode((standard_input or b"") if path == "-" else read(Path(path)), kinds)
         except (OSError, SourceError) as error:
             msg = f"{format_path(path)}: {error_reason(error)}"
             raise SourceError(msg) from error

@@ -50,7 +50,7 @@ def live_daemon(
         Proxier(
             family,
             config,
-            ServiceState(family, config.node_name, start),
+            ServiceState(family, config.node_name, start, records_origins=True),
             KernelTable(library, family, TABLE, ownership),
             time.monotonic,
         )

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType, TracebackType
 
+from msgspec import Struct
+
 from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.process import WorkerProcess
@@ -40,6 +42,15 @@ AUDIT_SECONDS = 3600.0
 """Time between two comparisons of the kernel's tables with what was committed."""
 AUDIT_RETRY_SECONDS = 120.0
 """Delay before an audit that compared nothing is repeated; it doubles with each failure, up to ``AUDIT_SECONDS``."""
+
+
+class AuditResult(Struct, frozen=True):
+    """The result of an audit: its time in seconds of the monotonic clock, and what differed, or why it failed."""
+
+    at: float
+    differences: int = 0
+    error: str = ""
+
 
 AuditTableOpener = Callable[[Family], AbstractContextManager[TableInterface]]
 """Opens a connection of its own to a family's table, so that the audit does not block syncs."""
@@ -82,6 +93,10 @@ class Daemon:
         self._had_quarantine = False
         """Whether a sync has quarantined a Service port. Errors leave garbage in reference cycles."""
         self.audit_differences = Counter[Family]()
+        self.sync_errors: dict[Family, str] = {}
+        """Why the last sync of a family failed, for those whose last sync did."""
+        self.audits: dict[Family, AuditResult] = {}
+        """The last audit of each family."""
         self._runner = BoundedFrequencyRunner(self.sync, intervals, clock or MonotonicClock(), random.random)
         self.foreign_changes = ForeignChangeWatch(proxiers, self._runner.request, older_versions)
 
@@ -90,10 +105,15 @@ class Daemon:
         """The state of every family. Threads other than the sync thread may only read counts."""
         return {proxier.family: proxier.state for proxier in self._proxiers}
 
+    def element_count(self, family: Family) -> int | None:
+        """Return how many elements a family's table has, None while a sync runs or after a failure; from any thread."""
+        return next(proxier.element_count() for proxier in self._proxiers if proxier.family is family)
+
     def handle(self, changes: Iterable[ObjectChange]) -> None:
         """Handle changed objects, and queue a sync if one is due; from any thread."""
+        received = time.monotonic()
         with self._dispatch_lock:
-            due = self._dispatcher.handle(changes)
+            due = self._dispatcher.handle(changes, received)
         if due:
             self._queue_sync()
 
@@ -199,7 +219,13 @@ class Daemon:
         """Sync some families; return those whose sync succeeded."""
         for proxier in proxiers:
             with _BugsLogged("the check of foreign changes"):
-                self.foreign_changes.begin_check(proxier.family)
+                changes = self.foreign_changes.begin_check(proxier.family)
+                if changes is not None:
+                    self._notify(
+                        lambda observer, family=proxier.family, changes=changes: observer.table_changed(  # type: ignore[misc]
+                            family, changes
+                        )
+                    )
         with gc_disabled():
             succeeded = [proxier for proxier in proxiers if self._sync_one(proxier)]
             if self._had_full_sync:
@@ -223,13 +249,16 @@ class Daemon:
         try:
             report = proxier.sync()
         except KernelError as error:
+            self.sync_errors[proxier.family] = str(error)
             log.error("%s: sync failed: %s", proxier.family.value, error)  # noqa: TRY400 - an expected error needs no traceback
             log.debug("%s", error.detail)
         except Exception as error:
             exit_if_out_of_memory(error)
+            self.sync_errors[proxier.family] = f"unexpected error, please report this: {error!r}"
             # A bug in knft must not end the loop: the rules stay, and the next sync is a full one.
             log.exception("%s: sync failed unexpectedly; please report this", proxier.family.value)
         else:
+            self.sync_errors.pop(proxier.family, None)
             self._record_success(report)
             self._notify(lambda observer: observer.sync_succeeded(report, proxier.state))
             return True
@@ -308,7 +337,11 @@ class Daemon:
                 count = proxier.audit(table)
         except KernelError as error:
             log.warning("%s: audit failed: %s", family, error)
+            self.audits[proxier.family] = AuditResult(time.monotonic(), error=str(error))
             return False
+        if count is not None:
+            self.audits[proxier.family] = AuditResult(time.monotonic(), count)
+            self._notify(lambda observer: observer.table_audited(proxier.family, count))
         if count:
             self.audit_differences[proxier.family] += count
             log.warning(

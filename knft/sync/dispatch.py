@@ -8,6 +8,7 @@ from knft.decide.node import node_addresses, view_node
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, KubeObject, Node, ObjectChange, Service, ServiceCIDR
 from knft.source.select import is_selected
+from knft.sync.change_origins import Arrival
 from knft.sync.service_warnings import ServiceWarnings
 from knft.sync.state import ServiceState
 
@@ -33,22 +34,25 @@ class Dispatcher:
         self._other_nodes: set[str] = set()
         self._service_cidrs: dict[NamespacedName, ServiceCIDR] = {}
 
-    def handle(self, changes: Iterable[ObjectChange]) -> bool:
-        """Pass changes to every state; return whether a sync is due."""
+    def handle(self, changes: Iterable[ObjectChange], received: float = 0.0) -> bool:
+        """Pass changes to every state; return whether a sync is due.
+
+        ``received`` is when they arrived, in seconds of the monotonic clock.
+        """
         due = False
         for change in changes:
-            due |= self._handle_one(change)
+            due |= self._handle_one(change, Arrival(change.resource_version, received))
         return due
 
-    def _handle_one(self, change: ObjectChange) -> bool:
+    def _handle_one(self, change: ObjectChange, arrival: Arrival) -> bool:
         previous, current = self._selected(change.previous), self._selected(change.current)
         match current or previous:
             case Service():
                 self._record_for_warnings(previous, current)  # type: ignore[arg-type]
-                return _any_due(state.handle_service(previous, current) for state in self._states)  # type: ignore[arg-type]
+                return _any_due(state.handle_service(previous, current, arrival) for state in self._states)  # type: ignore[arg-type]
             case EndpointSlice():
                 self._record_for_warnings(previous, current)  # type: ignore[arg-type]
-                return _any_due(state.handle_slice(previous, current) for state in self._states)  # type: ignore[arg-type]
+                return _any_due(state.handle_slice(previous, current, arrival) for state in self._states)  # type: ignore[arg-type]
             case Node():
                 self._node = current  # type: ignore[assignment]
                 return self.refresh_node()

@@ -14,7 +14,7 @@ from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
 from knft.memory_errors import exit_if_out_of_memory
-from knft.sync.foreign_changes import ForeignChanges
+from knft.sync.foreign_changes import ForeignChanges, ForeignChangeSummary
 from knft.sync.invalidation import Invalidation
 from knft.sync.older_version import OlderVersion
 from knft.sync.proxier import Proxier
@@ -153,12 +153,13 @@ class ForeignChangeWatch:
         if any(changes.is_due(now) for changes in self._changes.values()):
             self._request_sync()
 
-    def begin_check(self, family: Family) -> None:
-        """Make the next sync of a family a full one if a check is due."""
+    def begin_check(self, family: Family) -> ForeignChangeSummary | None:
+        """Make the next sync of a family a full one if a check is due; return the changes that it checks."""
         changes = self._changes[family].begin_check(time.monotonic())
         if changes is not None:
             self._proxiers[family].invalidate(Invalidation(declarations=True))
             log.warning("%s: %s; reading the table back", family.value, changes)
+        return changes
 
     def finish_check(self, family: Family) -> None:
         """Record the end of a sync, which may have been a check."""

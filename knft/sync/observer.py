@@ -1,6 +1,7 @@
 """SyncObserver: the interface of code that is notified of syncs: health, metrics, conntrack, events."""
 
 from knft.families import Family
+from knft.sync.foreign_changes import ForeignChangeSummary
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 
@@ -8,7 +9,8 @@ from knft.sync.state import ServiceState
 class SyncObserver:
     """Base class of observers, with empty methods. The Daemon logs an observer's exception and continues.
 
-    The sync thread calls the methods, so each must return quickly. Any thread may call ``sync_queued``.
+    The sync thread calls the methods, so each must return quickly. Any thread may call ``sync_queued``, and the audit's
+    thread calls ``table_audited``.
     """
 
     def loop_started(self, family: Family) -> None:
@@ -32,6 +34,12 @@ class SyncObserver:
 
     def sync_failed(self, family: Family, seconds: float) -> None:
         """Handle a failed sync, which took ``seconds``; the Daemon retries it."""
+
+    def table_changed(self, family: Family, changes: ForeignChangeSummary) -> None:
+        """Handle changes of the table by other programs; the sync that follows reads the table back."""
+
+    def table_audited(self, family: Family, differences: int) -> None:
+        """Handle an audit and the number of elements and chains that differed; the audit's thread calls it."""
 
     def table_left(self, family: Family) -> None:
         """Handle that the table is left to an older version of knft; called at each sync of another family, too.

@@ -131,6 +131,8 @@ class Proxier:
             conntrack_cleanup_required=in_force.conntrack_cleanup_required,
             is_complete=self.is_complete,
             repair=repair or RepairReport(error=self._repair.error),
+            committed=max(started, self._writer.committed_at),
+            origins=in_force.origins,
         )
 
     def _next_sync_within(self) -> float | None:
@@ -166,6 +168,10 @@ class Proxier:
     def read_table(self) -> TableListing | None:
         """Return the table as it is in the kernel, None without one; raise KernelError if it cannot be read."""
         return self._table.read()
+
+    def element_count(self) -> int | None:
+        """Return how many elements the table has, None while a sync runs or after a failure; from any thread."""
+        return self._writer.element_count()
 
     def invalidate(self, invalidation: Invalidation) -> None:
         """Make the next sync a full one; from any thread."""

@@ -5,6 +5,7 @@ from msgspec import Struct
 from knft.decide.frontends import LosingClaim
 from knft.families import Family
 from knft.model.names import NamespacedName, ServicePortName
+from knft.sync.change_origins import ChangeOrigins
 from knft.sync.prepare import PreparedTransaction
 from knft.sync.table_repair import RepairReport
 from knft.track.endpoints import TriggerTimes
@@ -77,6 +78,10 @@ class SyncReport(Struct, frozen=True):
     """Whether all changes are in force. If not, the next sync should follow at once."""
     repair: RepairReport = RepairReport()
     """The result of reading the table back after a repair."""
+    committed: float = 0.0
+    """When the kernel had the last change of rules, in seconds of the Proxier's clock: packets meet them since then."""
+    origins: ChangeOrigins = ChangeOrigins()
+    """Where the changes that are in force come from, if the state records that."""
 
     def __str__(self) -> str:
         """Return the report as one line for a log."""

@@ -4,7 +4,7 @@ Any thread may pass objects in; ``drain`` and ``plan`` belong to the sync thread
 """
 
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 
 from msgspec import Struct, structs
@@ -18,8 +18,12 @@ from knft.model.node import NodeView
 from knft.model.objects import EndpointSlice, Service
 from knft.model.plan import ServicePlan
 from knft.model.service_port import ServicePort
+from knft.sync.change_origins import MAX_EVENTS, Arrival, ChangeOrigins, ReceivedEvent
 from knft.track.endpoints import EndpointsChangeTracker, EndpointsMap, TriggerTimes
 from knft.track.services import ServiceChangeTracker, ServicePortMap
+
+_Ports = Mapping[ServicePortName, ServicePort]
+_Endpoints = Mapping[ServicePortName, tuple[Endpoint, ...]]
 
 MAX_TRIGGER_TIMES = 16
 """How many trigger times of a Service are kept while syncs fail; the first ones measure the longest delay."""
@@ -32,6 +36,7 @@ class PendingChanges(Struct, frozen=True):
     node: NodeView | None
     trigger_times: TriggerTimes
     conntrack_cleanup_required: bool
+    origins: ChangeOrigins = ChangeOrigins()
 
     def merged_with(self, later: "PendingChanges") -> "PendingChanges":
         """Return both as one; of a Service's trigger times, only the first are kept."""
@@ -45,6 +50,7 @@ class PendingChanges(Struct, frozen=True):
             later.node or self.node,
             times,
             self.conntrack_cleanup_required or later.conntrack_cleanup_required,
+            self.origins.merged_with(later.origins),
         )
 
     def split(self, waiting: Collection[ServicePortName]) -> "tuple[PendingChanges, PendingChanges | None]":
@@ -57,9 +63,13 @@ class PendingChanges(Struct, frozen=True):
         services = {name.service for name in waiting}
         in_force = {name: times for name, times in self.trigger_times.items() if name not in services}
         later = {name: times for name, times in self.trigger_times.items() if name in services}
+        origins, origins_later = self.origins.split(waiting)
+        ports_in_force = self.service_ports.difference(waiting)
         return (
-            structs.replace(self, service_ports=self.service_ports.difference(waiting), trigger_times=in_force),
-            structs.replace(self, service_ports=frozenset(waiting), node=None, trigger_times=later),
+            structs.replace(self, service_ports=ports_in_force, trigger_times=in_force, origins=origins),
+            structs.replace(
+                self, service_ports=frozenset(waiting), node=None, trigger_times=later, origins=origins_later
+            ),
         )
 
 
@@ -79,8 +89,16 @@ class TrackerCounts(Struct, frozen=True):
 class ServiceState:
     """The change trackers of one family, and the merged state."""
 
-    def __init__(self, family: Family, node_name: str, start_time: datetime) -> None:
-        """Trigger times before ``start_time``, which is in UTC, are ignored."""
+    def __init__(self, family: Family, node_name: str, start_time: datetime, *, records_origins: bool = False) -> None:
+        """Trigger times before ``start_time``, which is in UTC, are ignored.
+
+        With ``records_origins``, ``drain`` returns where changes come from, except the first time.
+        """
+        self._records_origins = records_origins
+        self._is_recording = False
+        """Whether origins are recorded: not before the first ``drain``, at which all objects are new."""
+        self._events: dict[NamespacedName, list[ReceivedEvent]] = {}
+        """The events since the last ``drain``, if origins are recorded."""
         self._lock = threading.Lock()
         self._service_tracker = ServiceChangeTracker(family)
         self._endpoints_tracker = EndpointsChangeTracker(family, node_name, start_time)
@@ -97,20 +115,66 @@ class ServiceState:
         """Changes taken from the trackers; kept so that an exception in ``drain`` does not lose them."""
         self.node = NodeView(family, node_name)
 
-    def handle_service(self, previous: Service | None, current: Service | None) -> bool:
+    def handle_service(
+        self,
+        previous: Service | None,
+        current: Service | None,
+        arrival: Arrival = Arrival(),  # noqa: B008 - immutable
+    ) -> bool:
         """Record a changed Service; return whether a sync is due: if a change of any Service is pending."""
+        changed = current or previous
         with self._lock:
+            if changed is not None and self._is_recording:
+                event = ReceivedEvent(
+                    "Service", changed.key, arrival.resource_version, arrival.received, is_deleted=current is None
+                )
+                self._record_event(changed.key, event)
             return self._service_tracker.record_service(previous, current)
 
-    def handle_slice(self, previous: EndpointSlice | None, current: EndpointSlice | None) -> bool:
+    def handle_slice(
+        self,
+        previous: EndpointSlice | None,
+        current: EndpointSlice | None,
+        arrival: Arrival = Arrival(),  # noqa: B008 - immutable
+    ) -> bool:
         """Record a changed EndpointSlice; return whether a sync is due: if this change has an effect."""
         with self._lock:
             due = False
             if previous is not None and (current is None or _belongs_elsewhere(previous, current)):
                 due = self._endpoints_tracker.record_slice(previous, remove=True)
-            if current is not None:
-                due |= self._endpoints_tracker.record_slice(current, remove=False)
+                if due:
+                    self._record_slice_event(previous, previous, None, arrival)
+                previous = None
+            if current is not None and self._endpoints_tracker.record_slice(current, remove=False):
+                due = True
+                self._record_slice_event(current, previous, current, arrival)
             return due
+
+    def _record_slice_event(
+        self,
+        changed: EndpointSlice,
+        previous: EndpointSlice | None,
+        current: EndpointSlice | None,
+        arrival: Arrival,
+    ) -> None:
+        if not self._is_recording:
+            return
+        service = NamespacedName(changed.metadata.namespace, changed.metadata.proxy_labels.service_name or "")
+        event = ReceivedEvent(
+            "EndpointSlice",
+            changed.key,
+            arrival.resource_version,
+            arrival.received,
+            is_deleted=current is None,
+            previous=previous,
+            current=current,
+        )
+        self._record_event(service, event)
+
+    def _record_event(self, service: NamespacedName, event: ReceivedEvent) -> None:
+        events = self._events.setdefault(service, [])
+        events.append(event)
+        del events[:-MAX_EVENTS]
 
     def handle_node(self, node: NodeView) -> bool:
         """Record a new NodeView; return whether a sync is due."""
@@ -143,8 +207,10 @@ class ServiceState:
     def drain(self) -> PendingChanges:
         """Merge the trackers' pending changes, and return the Service ports to plan again."""
         with self._lock:
+            ports_before, endpoints_before = self._take_states_before()
             changed_services = self._services.update(self._service_tracker)
             endpoints = self._endpoints.update(self._endpoints_tracker)
+            origins = self._take_origins(changed_services, ports_before, endpoints.changed_ports, endpoints_before)
             too_large = {**self._endpoints_tracker.too_large, **self._service_tracker.too_large}
             previous, node = self.node, self._next_node
             if node is not None:
@@ -157,7 +223,7 @@ class ServiceState:
             changed.update(name for name in self._services if name.service in affected)
         self._too_large = too_large
         drained = PendingChanges(
-            frozenset(changed), node, endpoints.trigger_times, endpoints.conntrack_cleanup_required
+            frozenset(changed), node, endpoints.trigger_times, endpoints.conntrack_cleanup_required, origins
         )
         # Kept in case of an exception below: the trackers no longer have these changes.
         self._drained = drained if self._drained is None else self._drained.merged_with(drained)
@@ -168,6 +234,30 @@ class ServiceState:
         result = structs.replace(self._drained, service_ports=self._drained.service_ports | self._affected_by_claims)
         self._drained, self._affected_by_claims = None, set()
         return result
+
+    def _take_states_before(self) -> tuple[_Ports, _Endpoints]:
+        """Return the Service ports of the changed Services, and the endpoints of Services with changed slices."""
+        if not self._is_recording:
+            return {}, {}
+        return self._service_tracker.ports_before(), self._endpoints_tracker.endpoints_before()
+
+    def _take_origins(
+        self,
+        changed_services: Collection[ServicePortName],
+        ports_before: _Ports,
+        changed_endpoints: Collection[ServicePortName],
+        endpoints_before: _Endpoints,
+    ) -> ChangeOrigins:
+        """Return where the changes come from; nothing the first time, when all objects are new."""
+        events, self._events = self._events, {}
+        if not self._is_recording:
+            self._is_recording = self._records_origins
+            return ChangeOrigins()
+        return ChangeOrigins(
+            {name: ports_before.get(name) for name in changed_services},
+            {name: endpoints_before.get(name, ()) for name in changed_endpoints},
+            {service: tuple(of_service) for service, of_service in events.items()},
+        )
 
     def service_ports(self) -> Iterator[ServicePortName]:
         """Iterate over the names of all Service ports."""
@@ -204,6 +294,14 @@ class ServiceState:
     def too_large(self) -> dict[NamespacedName, str]:
         """Return the Services that are left out because they are too large, and why each is."""
         return dict(self._too_large)
+
+    def service_port_names(self) -> tuple[ServicePortName, ...]:
+        """Return the names of all Service ports as of the last sync; from any thread."""
+        return tuple(self._services.ports)  # in one step of the interpreter
+
+    def endpoint_count(self) -> int:
+        """Return how many endpoints all Service ports have together, ready or not; from any thread."""
+        return sum(map(len, tuple(self._endpoints.endpoints.values())))
 
     def service_port_count(self) -> int:
         """Return how many Service ports there are."""

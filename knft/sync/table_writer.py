@@ -58,6 +58,8 @@ class TableWriter:
         """How often a removal of orphans, or a deletion of emptied chains, was refused, wholly or in part."""
         self.has_unrecorded_endpoints = False
         """Whether the kernel refused a transaction of which it had accepted endpoints before."""
+        self.committed_at = 0.0
+        """When the kernel had the rules of the last transaction; what follows only removes what they no longer use."""
         self._deletes_later = False
         """Whether chains are emptied in the main phase and deleted later, because the kernel refused to delete them."""
         self._audit_lock = threading.Lock()
@@ -102,6 +104,7 @@ class TableWriter:
         except KernelError:
             self.programmed = previous
             raise
+        self.committed_at = self._clock()
         self.has_unrecorded_endpoints = unrecorded
         self._record_commit(snapshot, prepared, now)
         snapshot.programmed.record_deleted(deleted_chains)
@@ -276,6 +279,11 @@ class TableWriter:
             return set()
         differences = find_differences(listing, expected, self._state.node.family, self._config)
         return differences - chains_with_other_listing_format(listed_rules(listing, differences), rules_before)
+
+    def element_count(self) -> int | None:
+        """Return how many elements knft has programmed, None while a sync runs or after a failure; from any thread."""
+        programmed = self.programmed
+        return programmed.element_count() if programmed is not None else None
 
     def target_chains(self) -> set[str]:
         """Return the chains to which elements lead that the last sync left in the table."""

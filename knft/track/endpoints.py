@@ -81,6 +81,13 @@ class EndpointsChangeTracker:
         """Return the nodes of all endpoints, those of pending changes included; iterates over all endpoints."""
         return self._cache.node_names()
 
+    def endpoints_before(self) -> dict[ServicePortName, tuple[Endpoint, ...]]:
+        """Return the endpoints that the Services with a pending change had at the last ``drain``."""
+        before: dict[ServicePortName, tuple[Endpoint, ...]] = {}
+        for service in self._cache.changed_services:
+            before.update(_by_service_port(service, self._cache.endpoints(service)))
+        return before
+
     def drain(self) -> tuple[dict[NamespacedName, EndpointsChange], TriggerTimes]:
         """Return the pending changes and their trigger times, and clear them."""
         times = {service: tuple(service_times) for service, service_times in self._trigger_times.items()}

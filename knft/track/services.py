@@ -68,6 +68,11 @@ class ServiceChangeTracker:
         changes = self._changes.values()
         return any(port.node_port for change in changes for port in (change.current or {}).values())
 
+    def ports_before(self) -> ServicePorts:
+        """Return the ports that the Services with a pending change had at the last ``drain``."""
+        changes = self._changes.values()
+        return {name: port for change in changes for name, port in (change.previous or {}).items()}
+
     def drain(self) -> dict[NamespacedName, _PendingChange]:
         """Return the pending changes, and clear them."""
         changes, self._changes = self._changes, {}

@@ -76,6 +76,11 @@ class EndpointSliceCache:
         self._changed_services[service] = None
         return True
 
+    @property
+    def changed_services(self) -> Iterable[NamespacedName]:
+        """The Services with pending slices."""
+        return self._changed_services
+
     def endpoints(self, service: NamespacedName) -> EndpointsByPort:
         """Return one Service's endpoints as of the last ``drain``."""
         slices = self._services.get(service)

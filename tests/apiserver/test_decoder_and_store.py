@@ -58,7 +58,7 @@ def test_events_keep_their_order() -> None:
     put, first, gone, bad, failure, last = events.items
     assert isinstance(put, ObjectEvent)
     assert put.object is not None
-    assert gone == ObjectEvent(WEB, None)
+    assert gone == ObjectEvent(WEB, None, resource_version="9")
     assert isinstance(bad, ObjectEvent)
     assert (bad.key, bad.object) == (WEB, None)
     assert bad.warnings == ("Service default/web: spec.ports[0].port: 0 is not between 1 and 65535; skipped",)
@@ -76,7 +76,20 @@ def test_object_in_a_bookmark_is_ignored() -> None:
 
 def test_deletion_of_an_invalid_object_is_decoded() -> None:
     found = service("web", ports=[{"port": 70000}])
-    assert ObjectDecoder(Service).decode_events(event_line("DELETED", found, 3)).items == (ObjectEvent(WEB, None),)
+    assert ObjectDecoder(Service).decode_events(event_line("DELETED", found, 3)).items == (
+        ObjectEvent(WEB, None, resource_version="3"),
+    )
+
+
+def test_each_event_has_its_resource_version_except_in_a_list() -> None:
+    lines = event_line("ADDED", service("web"), 5) + event_line("DELETED", service("web"), 6)
+    decoder = ObjectDecoder(Service)
+    assert [item.resource_version for item in decoder.decode_events(lines).items] == ["5", "6"]
+    assert [item.resource_version for item in decoder.decode_events(lines, is_list=True).items] == ["", ""]
+    (only,) = decoder.decode_events(event_line("ADDED", service("web"), 7)).items
+    assert only.resource_version == "7"
+    undecoded = event_line("ADDED", service("web", ports=5), 8) + event_line("ADDED", service("web"), 9)
+    assert [item.resource_version for item in decoder.decode_events(undecoded).items] == ["8", "9"]
 
 
 @pytest.mark.parametrize("found", [[], "text", 5, None, {}, {"metadata": {}}])

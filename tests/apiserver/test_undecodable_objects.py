@@ -69,7 +69,7 @@ def test_deleted_object_may_be_deeply_nested() -> None:
     events = ObjectDecoder(Service).decode_events(
         event(with_managed_fields(service("bad"), nested_value(), 8), "DELETED")
     )
-    assert (events.items, events.resource_version) == ((ObjectEvent(SKIPPED_KEY, None),), "8")
+    assert (events.items, events.resource_version) == ((ObjectEvent(SKIPPED_KEY, None, resource_version="8"),), "8")
 
 
 @pytest.mark.parametrize("what", UNDECODABLE)
@@ -97,7 +97,7 @@ def test_undecodable_values_of_unused_fields_are_skipped(value: bytes, wrong: by
     assert names(page.items) == [("bad", wrong != b'"ports":5'), ("web", True)]
     events = reader.decode_events(event(bad))
     assert (names(events.items), events.resource_version) == ([("bad", wrong != b'"ports":5')], "8")
-    assert reader.decode_events(event(bad, "DELETED")).items == (ObjectEvent(SKIPPED_KEY, None),)
+    assert reader.decode_events(event(bad, "DELETED")).items == (ObjectEvent(SKIPPED_KEY, None, resource_version="8"),)
 
 
 @pytest.mark.parametrize(("value", "version"), [(b"77", "77"), (b"null", ""), (b"{}", ""), (b"7.5", "")])

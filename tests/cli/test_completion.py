@@ -38,11 +38,13 @@ COMPLETED = {
     "run --manifests=man": ["run", "--manifests=manifests/"],
     "diff --against ipv": ["diff", "--against", "ipvs"],
     "diff -f my": ["diff", "-f", "my file.yaml"],
+    "explain web --filename my": ["explain", "web", "--filename", "my file.yaml"],
     "trace --nft-json cap": ["trace", "--nft-json", "captured.json"],
     "render --backend ipvs --existing-ipvs cap": [
         "render", "--backend", "ipvs", "--existing-ipvs", "captured.json",
     ],
     "cleanup --kube-proxy a": ["cleanup", "--kube-proxy", "all"],
+    "status -o j": ["status", "-o", "json"],
     "completion fi": ["completion", "fish"],
     "version -o j": ["version", "-o", "json"],
 }  # fmt: skip

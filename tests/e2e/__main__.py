@@ -63,9 +63,11 @@ def _parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def selection(focus: str | None, skip: str, *, subset: bool) -> Selection:
+def selection(focus: str | None, skip: str, *, subset: bool, families: Families = Families.DUAL) -> Selection:
     """Return the specs that the options select."""
     skipped = [*specs.SKIPPED, *([specs.LONG] if subset else []), *([skip] if skip else [])]
+    if families is not Families.DUAL:
+        skipped.append(specs.DUAL_STACK)
     return Selection(focus or (specs.SUBSET if subset else specs.FOCUS), any_of(skipped))
 
 
@@ -78,7 +80,7 @@ def _run(arguments: argparse.Namespace, folder: Path) -> list[Result]:
         cluster.up(make_plan(arguments.nodes, arguments.families, arguments.zones, (proxy,)), [archive])
         if arguments.kubeadm_patch:
             patch_daemon_set(cluster)
-        selected = selection(arguments.focus, arguments.skip, subset=arguments.subset)
+        selected = selection(arguments.focus, arguments.skip, subset=arguments.subset, families=arguments.families)
         kubeconfig = str(cluster.keys.kubeconfig(ADMIN))
         _run_ginkgo(cluster, built, Run(selected, kubeconfig, report, arguments.processes, arguments.nodes))
     return [result for path in sorted(report.glob("junit*.xml")) for result in parse_junit(path.read_text())]

@@ -16,6 +16,8 @@ SUBSET = r"\[sig-network\] (Services|Conntrack|KubeProxy|HostPort|EndpointSlice|
 """The specs of ``--subset``."""
 LONG = "should have session affinity timeout work"
 """Specs that ``--subset`` leaves out: each of them waits over four minutes."""
+DUAL_STACK = r"\[Feature:IPv6DualStack\]"
+"""Specs that a cluster with one IP family leaves out."""
 
 SKIPPED: Mapping[str, str] = {
     r"[sS][cC][tT][pP]": "the kernel may lack SCTP, as Debian's cloud kernels do: then pods cannot open SCTP sockets",

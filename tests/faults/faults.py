@@ -115,6 +115,7 @@ def _drain_node(testbed: Testbed, _options: Options) -> None:
 def _kill_node(testbed: Testbed, _options: Options) -> None:
     """a node loses its power with its pods, and starts again"""
     pods = testbed.pods_of_node(testbed.changed.plan.name)
+    assert any(name.startswith(f"{WEB}-") for name in pods), f"no server runs on {testbed.changed.plan.name}"
     testbed.changed.kill()
     testbed.killed |= dict.fromkeys(pods, time.time())
     _start_node(testbed)
@@ -163,6 +164,13 @@ Environment = Callable[[Testbed, Options], AbstractContextManager[Mapping[str, P
 
 @contextmanager
 def _web(testbed: Testbed, _options: Options) -> Iterator[Mapping[str, Place]]:
+    yield places(testbed)
+
+
+@contextmanager
+def _spread(testbed: Testbed, _options: Options) -> Iterator[Mapping[str, Place]]:
+    """Replace all servers first, so that the changed node has some of them: a drained node has none."""
+    testbed.roll(f"deployment/{WEB}")
     yield places(testbed)
 
 
@@ -234,8 +242,8 @@ FAULTS = (
     Fault("containerd-killed", _kill_containerds),
     Fault("knft-killed", _kill_knft),
     Fault("knft-evicted", _evict_knft),
-    Fault("node-drained", _drain_node),
-    Fault("node-killed", _kill_node),
+    Fault("node-drained", _drain_node, _spread),
+    Fault("node-killed", _kill_node, _spread),
     Fault("knft-downgraded", _downgrade, _upgraded_afterwards, released_images),
     Fault("knft-upgraded", _upgrade, _downgraded, released_images),
     Fault("kube-proxy-beside", _roll_beside_kube_proxy, _kube_proxy_beside),

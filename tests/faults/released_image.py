@@ -20,6 +20,12 @@ from tests.packets.released_layout import RELEASED, unpack_released
 
 _VERSION = "0.0.1"
 """Its own version is this one's."""
+_WITHOUT_SQLITE = """
+import sys, types
+
+sys.modules["sqlite3"] = types.ModuleType("sqlite3")
+"""
+"""The version imports all of pyroute2, which imports sqlite3 and does not use it; this version's image lacks it."""
 _ARGUMENTS = ["run", "--config=/etc/knft/config.yaml", "--hostname-override=$(NODE_NAME)"]
 _READY = {"httpGet": {"path": "/healthz", "port": "healthz"}}
 RELEASED_POD: Mapping[str, Any] = {
@@ -62,7 +68,8 @@ def released_images() -> tuple[Path, ...]:
         shutil.rmtree(checkout / "knft")
         unpack_released(checkout)
         package = checkout / "knft" / "__init__.py"
-        package.write_text(re.sub(r'__version__ = ".*"', f'__version__ = "{_VERSION}"', package.read_text()))
+        text = re.sub(r'__version__ = ".*"', f'__version__ = "{_VERSION}"', package.read_text())
+        package.write_text(f"{text}{_WITHOUT_SQLITE}")
         archive = folder / f"knft-{RELEASED}-{inputs_digest(checkout)[:12]}.oci.tar"
         if not archive.exists():
             print("faults: building the image of the last release", flush=True)

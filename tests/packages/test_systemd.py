@@ -122,6 +122,15 @@ def _count(unit: Service, process: str, words: str) -> int:
     return sum(words in str(entry["MESSAGE"]) for entry in unit.entries() if entry["_PID"] == process)
 
 
+def test_root_may_ask_the_service(running: Service) -> None:
+    """The daemon is another user, in the unit's sandbox; other users cannot find it."""
+    assert running.container.run("knft", "status").stdout.startswith("knft is ready and all rules are in force\n")
+    assert "IPv4: first sync, " in running.container.run("knft", "history").stdout
+    user = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    refused = running.container.run(*user, "knft", "status", check=False)
+    assert refused.stderr == "knft: only root may ask the running knft: run this command as root\n"
+
+
 def _uptime(container: SystemdContainer) -> int:
     """Return the monotonic clock, in microseconds."""
     return int(float(container.read("/proc/uptime").split()[0]) * 1_000_000)

@@ -45,7 +45,7 @@ class ScenarioRunner:
     def __init__(self, lab: Lab, folder: Path, mode: Mode) -> None:
         self.lab = lab
         self.mode = mode
-        self._folder = folder
+        self.folder = folder
         self._current: Scenario | None = None
         self._open = ExitStack()
 
@@ -57,12 +57,12 @@ class ScenarioRunner:
             self._add_addresses(scenario)
             self.servers = self._open.enter_context(Responders())
             self._listen(scenario)
-            self._open.callback(self.mode.clean, self.namespace, self._folder, scenario)
+            self._open.callback(self.mode.clean, self.namespace, self.folder, scenario)
             if scenario.before is not None:
-                self.mode.apply(self.namespace, self._folder, scenario, earlier=True)
+                self.mode.apply(self.namespace, self.folder, scenario, earlier=True)
             # A UDP conntrack entry outlives the rules that translated it, and clients use their ports again.
             flush_conntrack(self.namespace)
-            self.mode.apply(self.namespace, self._folder, scenario, earlier=False)
+            self.mode.apply(self.namespace, self.folder, scenario, earlier=False)
             captured = self.mode.capture(self.namespace)
             # Rules of the other modes need not drop the packet: it may have no route.
             rules_drop = self.mode.name == "nftables"

@@ -75,3 +75,13 @@ def test_counts_stay_correct() -> None:
     assert not pool._connections
     assert not pool._clients_by_count
     assert not pool._held_bytes
+
+
+def test_oldest_connections_of_a_limited_client_are_closed() -> None:
+    pool = ConnectionPool(10)
+    limited, other = opened(pool, "192.0.2.1", count=5), opened(pool, "192.0.2.2", count=3)
+    pool.limit_client(limited[0].client, 2)
+    assert [connection.is_aborted for connection in (*limited, *other)] == [True] * 3 + [False] * 5
+    pool.limit_client(limited[0].client, 0)
+    pool.limit_client(limited[0].client, 0)
+    assert len(pool) == len(other)

@@ -168,10 +168,11 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_scenarios() -> list[Scenario]:
     """Return every scenario, in the order of the files' names."""
-    return [scenario for path in sorted(FOLDER.glob("*.yaml")) for scenario in _read(path)]
+    return [scenario for path in sorted(FOLDER.glob("*.yaml")) for scenario in read_file(path)]
 
 
-def _read(path: Path) -> Iterator[Scenario]:
+def read_file(path: Path) -> Iterator[Scenario]:
+    """Yield the scenarios of one file."""
     objects: list[dict[str, Any]] = []
     for number, document in enumerate(yaml.safe_load_all(path.read_text()), start=1):
         scenario = msgspec.convert({"objects": objects, **document}, Scenario, strict=True)

@@ -1,0 +1,117 @@
+"""Formats the answer to ``knft history`` as text: for each change when it was in force, what it changed, and why."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from knft.cli.columns import format_seconds, wrapped
+from knft.control.messages import Cause, EndpointChange, Entry, FirstSync, History, TableChange
+from knft.present.formatting import format_count
+
+_INDENT = "    "
+
+
+def format_history(history: History, endpoint: str, width: int | None) -> str:
+    """Return the lines of a history, at most ``width`` columns wide; that of an endpoint begins with a conclusion."""
+    lines = list(_lines(history, endpoint))
+    return "".join(
+        f"{folded}\n" for line in lines for folded in wrapped(_indent(line), line.lstrip(), width, f"{_indent(line)}  ")
+    )
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _lines(history: History, endpoint: str) -> Iterator[str]:
+    if history.dropped:
+        yield f"{format_count(history.dropped, 'older change')} dropped: knft keeps the last ones in bounded memory"
+    if not history.entries:
+        about = f" of endpoint {endpoint}" if endpoint else ""
+        yield f"no such change{about} since the start of knft" if not history.dropped else f"no such change{about}"
+        return
+    if endpoint:
+        yield from _conclusions(history, endpoint)
+    for entry in history.entries:
+        yield from _entry(entry)
+
+
+def _conclusions(history: History, endpoint: str) -> Iterator[str]:
+    """Yield what happened last to an endpoint, for each Service port."""
+    last = {
+        (change.service, change.port, change.protocol, change.family): change
+        for change in history.entries
+        if isinstance(change, EndpointChange)
+    }
+    for change in last.values():
+        verb = "left" if any(is_endpoint(key, endpoint) for key in change.lost) else "joined"
+        yield f"{endpoint} {verb} {_port(change)} at {_time(change.in_force)}{_delay(change, verb)}"
+    yield ""
+
+
+def is_endpoint(key: str, endpoint: str) -> bool:
+    """Return whether ``address:port`` is an endpoint, which may be given without a port."""
+    return key == endpoint or key.rpartition(":")[0].removeprefix("[").removesuffix("]") == endpoint
+
+
+def _delay(change: EndpointChange, verb: str) -> str:
+    if change.seconds is None:
+        return ""
+    seconds = format_seconds(change.seconds)
+    if verb == "left":
+        return f"; new connections still reached it for {seconds} after the event had arrived"
+    return f"; new connections reach it since then, {seconds} after the event had arrived"
+
+
+def _entry(entry: Entry) -> Iterator[str]:
+    match entry:
+        case FirstSync():
+            elements = f"{entry.elements_added} elements added, {entry.elements_removed} removed"
+            ports = format_count(entry.service_ports, "Service port")
+            yield f"{_time(entry.in_force)}  {entry.family}: first sync, {ports}: {elements}"
+        case TableChange():
+            yield f"{_time(entry.at)}  {entry.family}: {entry.description}"
+            repaired = (
+                f"the table was right again at {_clock_time(entry.repaired)}" if entry.repaired is not None else ""
+            )
+            yield f"{_INDENT}{repaired or 'knft has not repaired the table yet'}"
+        case EndpointChange():
+            yield f"{_time(entry.in_force)}  {_port(entry)}: {_endpoints(entry)}"
+            yield f"{_INDENT}{_cause(entry.cause, entry)}"
+
+
+def _port(change: EndpointChange) -> str:
+    port = f":{change.port}" if change.port else ""
+    return f"{change.service}{port} ({change.protocol}, {change.family})"
+
+
+def _endpoints(change: EndpointChange) -> str:
+    parts = [f"lost {', '.join(change.lost)}"] if change.lost else []
+    parts += [f"gained {', '.join(change.gained)}"] if change.gained else []
+    parts += [f"{format_count(change.not_listed, 'more endpoint')}"] if change.not_listed else []
+    return "; ".join(parts)
+
+
+def _cause(cause: Cause | None, change: EndpointChange) -> str:
+    if cause is None or change.seconds is None:
+        return "by no event of this Service"
+    version = f" at resourceVersion {cause.resource_version}" if cause.resource_version else ""
+    deleted = " was deleted" if cause.is_deleted else " changed"
+    seconds = format_seconds(change.seconds)
+    effect = (
+        f"new connections still reached lost endpoints for {seconds}" if change.lost else f"in force {seconds} later"
+    )
+    triggered = f"; the cluster dates the change {cause.triggered}" if cause.triggered else ""
+    return f"{cause.kind} {cause.name}{deleted}{version}, received {_clock_time(cause.received)}; {effect}{triggered}"
+
+
+def _time(unix_seconds: float) -> str:
+    return f"{_moment(unix_seconds):%Y-%m-%d} {_clock_time(unix_seconds)} UTC"
+
+
+def _clock_time(unix_seconds: float) -> str:
+    moment = _moment(unix_seconds)
+    return f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03}"
+
+
+def _moment(unix_seconds: float) -> datetime:
+    return datetime.fromtimestamp(unix_seconds, UTC)

@@ -1,0 +1,161 @@
+"""Formats the answer to ``knft status`` as text: the conclusion, then the process, then each IP family."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from knft.cli.columns import format_seconds, wrapped
+from knft.control.messages import AuditStatus, ConntrackStatus, FamilyStatus, NamedProblems, SourceStatus, Status
+from knft.present.formatting import format_count
+
+_LABEL_WIDTH = 14
+_INDENT = " " * _LABEL_WIDTH
+
+_UNREAD = {
+    "API server": "not all objects of the API server can be watched",
+    "manifests": "not all manifests can be read",
+}
+
+_Line = tuple[str, str]
+"""A label and its text."""
+
+
+def format_status(status: Status, width: int | None) -> str:
+    """Return the lines of a status, at most ``width`` columns wide."""
+    lines = list(wrapped("", _conclusion(status), width, "  "))
+    for label, text in _process(status):
+        lines += wrapped(f"{label:<{_LABEL_WIDTH}}", text, width, _INDENT)
+    for name, family in sorted(status.families.items()):
+        lines.append("")
+        for label, text in _family(name, family):
+            lines += wrapped(f"{label:<{_LABEL_WIDTH}}", text, width, _INDENT)
+    return "\n".join(lines) + "\n"
+
+
+def _conclusion(status: Status) -> str:
+    """Return whether knft is ready, and what lasts that needs an operator."""
+    problems = [f"{name}: {text}" for name, family in sorted(status.families.items()) for text in _problems(family)]
+    problems += [_UNREAD.get(status.source.kind, "")] if status.source.problems else []
+    if status.problem:
+        return "; ".join([f"knft is not ready: {status.problem}", *problems])
+    return (
+        f"knft is ready, with problems: {'; '.join(problems)}"
+        if problems
+        else "knft is ready and all rules are in force"
+    )
+
+
+def _problems(family: FamilyStatus) -> Iterator[str]:
+    if family.state == "left":
+        yield "the table is left to an older version of knft"
+    if family.state == "failing":
+        yield "the last sync failed"
+    if family.quarantined.count:
+        yield f"{format_count(family.quarantined.count, 'quarantined Service port')}"
+    if family.left_out.count:
+        yield f"{format_count(family.left_out.count, 'Service')} left out"
+    if family.removal_error:
+        yield "stale objects cannot be removed"
+    if family.repair_error:
+        yield "the table cannot be repaired"
+
+
+def _process(status: Status) -> Iterator[_Line]:
+    yield "version", f"knft {status.knft}, Python {status.python}, Linux {status.kernel}"
+    yield "process", f"pid {status.pid}, up {format_seconds(status.uptime)}, since {_time(status.started)}"
+    addresses = [family.node_address for _, family in sorted(status.families.items()) if family.node_address]
+    yield "node", f"{status.node}, {', '.join(addresses) or 'no address known'}"
+    yield "mode", status.mode
+    yield from _source(status.source)
+    yield "Services", f"{status.services}"
+    yield "conntrack", _conntrack(status.conntrack)
+
+
+def _source(source: SourceStatus) -> Iterator[_Line]:
+    if source.files:
+        counts = ", ".join(f"{count} {state}" for state, count in source.files.items())
+        yield source.kind, f"{source.name}: {counts}"
+    else:
+        yield source.kind, f"{source.name}, {'with problems' if source.problems else 'connected'}"
+    for problem in source.problems:
+        yield "", problem
+
+
+def _conntrack(conntrack: ConntrackStatus) -> str:
+    if conntrack.entries is None or conntrack.maximum is None:
+        return "the kernel does not tell"
+    share = 100 * conntrack.entries / conntrack.maximum if conntrack.maximum else 0.0
+    return f"{conntrack.entries} of at most {conntrack.maximum} entries ({share:.1f} %)"
+
+
+def _family(name: str, family: FamilyStatus) -> Iterator[_Line]:
+    yield name, _sync(family)
+    yield "  pending", _pending(family)
+    elements = "unknown, a sync runs or failed" if family.elements is None else str(family.elements)
+    counts = (format_count(family.service_ports, "Service port"), format_count(family.endpoints, "endpoint"))
+    yield "  programmed", f"{', '.join(counts)}; elements: {elements}"
+    for label, problems in (
+        ("quarantined", family.quarantined),
+        ("left out", family.left_out),
+        ("contested", family.contested),
+    ):
+        yield from _named(label, problems)
+    if family.removal_error:
+        yield "  stale", f"the kernel refuses to remove stale objects: {family.removal_error}"
+    if family.repair_error:
+        yield "  repair", family.repair_error
+    yield "  foreign", _foreign(family)
+    yield "  audit", _audit(family.audit)
+
+
+def _sync(family: FamilyStatus) -> str:
+    if family.last_sync_age is None or family.last_sync_seconds is None or family.last_sync is None:
+        last = "no sync has succeeded yet"
+    else:
+        kind = "full" if family.last_sync_is_full else "partial"
+        last = (
+            f"last sync {format_seconds(family.last_sync_age)} ago ({_time(family.last_sync)}), {kind}, in "
+            f"{format_seconds(family.last_sync_seconds)}"
+        )
+    state = {"left": "left to an older version of knft", "failing": f"failing: {family.sync_error}"}
+    return f"{state.get(family.state, family.state)}; {last}"
+
+
+def _pending(family: FamilyStatus) -> str:
+    if family.pending_seconds is None and not family.services_pending and not family.endpoint_changes_pending:
+        return "none"
+    since = f", for {format_seconds(family.pending_seconds)}" if family.pending_seconds is not None else ""
+    services = format_count(family.services_pending, "Service")
+    return f"{services}, {format_count(family.endpoint_changes_pending, 'EndpointSlice change')}{since}"
+
+
+def _named(label: str, problems: NamedProblems) -> Iterator[_Line]:
+    if not problems.count:
+        return
+    yield f"  {label}", str(problems.count)
+    for name, why in problems.reasons.items():
+        yield "", why if label == "contested" else f"{name}: {why}"
+    rest = problems.count - len(problems.reasons)
+    if rest:
+        yield "", f"and {rest} more"
+
+
+def _foreign(family: FamilyStatus) -> str:
+    if not family.foreign_changes:
+        return "no changes by other programs"
+    text = f"{format_count(family.foreign_changes, 'change')} by other programs"
+    if family.last_foreign_change_age is not None:
+        text += f"; the last one {format_seconds(family.last_foreign_change_age)} ago: {family.last_foreign_change}"
+    return text + (f"; the next check waits {format_seconds(family.check_delay)}" if family.check_delay else "")
+
+
+def _audit(audit: AuditStatus | None) -> str:
+    if audit is None:
+        return "none yet; the first is an hour after the start"
+    when = f"{format_seconds(audit.age)} ago"
+    if audit.error:
+        return f"failed {when}: {audit.error}"
+    return f"{when}, {format_count(audit.differences, 'difference') if audit.differences else 'no differences'}"
+
+
+def _time(unix_seconds: float) -> str:
+    return f"{datetime.fromtimestamp(int(unix_seconds), UTC):%Y-%m-%d %H:%M:%S} UTC"

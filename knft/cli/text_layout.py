@@ -1,0 +1,76 @@
+"""Lays out text for a terminal: paragraphs, pairs of a label and a text, and rows, folded at its width."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+from knft.present.formatting import escape_invisible
+
+_GAP = 2
+_MIN_WIDTH = 40
+_MIN_TEXT = 30
+"""The least width of the last column of a row; a narrower one goes to a line of its own."""
+_MAX_LABEL = 36
+
+
+class Layout:
+    """Collects lines. A ``width`` of None never folds; untrusted text gets escapes for invisible characters."""
+
+    def __init__(self, width: int | None) -> None:
+        """Start without lines."""
+        self._width = None if width is None else max(width, _MIN_WIDTH)
+        self._lines: list[str] = []
+
+    def text(self) -> str:
+        """Return all lines."""
+        return "".join(f"{line.rstrip()}\n" for line in self._lines)
+
+    def blank(self) -> None:
+        """Add an empty line."""
+        self._lines.append("")
+
+    def paragraph(self, text: str, indent: int = 0) -> None:
+        """Add a text; the lines that follow its first one are indented further."""
+        self._fold("", text, indent, indent + _GAP)
+
+    def pairs(self, pairs: Iterable[tuple[str, str]], indent: int = 0) -> None:
+        """Add a label and a text on each line, the texts in one column; a long label gets a line of its own."""
+        listed = [(escape_invisible(label), text) for label, text in pairs]
+        column = max((len(label) for label, _ in listed if len(label) <= _MAX_LABEL), default=0) + _GAP
+        for label, text in listed:
+            if len(label) + _GAP > column and text:
+                self._lines.append(" " * indent + label)
+                label = ""  # noqa: PLW2901 - it has a line of its own
+            self._fold(label.ljust(column), text, indent, indent + column)
+
+    def table(self, names: Sequence[str], rows: Sequence[Sequence[str]], texts: Sequence[str], indent: int) -> None:
+        """Add rows, each with a text after it, or below it if the width is too small.
+
+        ``names`` are those of the columns; columns without values are left out.
+        """
+        cells = [[escape_invisible(cell) for cell in row] for row in rows]
+        columns = [column for column in zip(names, *cells, strict=True) if any(column[1:])]
+        widths = [max(map(len, column)) + _GAP for column in columns]
+        lines = ["".join(map(str.ljust, row, widths)) for row in zip(*columns, strict=True)]
+        width = sum(widths)
+        is_beside = self._width is None or indent + width + _MIN_TEXT <= self._width
+        is_aligned = self._width is None or indent + width - _GAP <= self._width
+        for line, text in zip(lines, ("", *texts), strict=True):
+            if is_beside:
+                self._fold(line, text, indent, indent + width)
+                continue
+            self._fold("", line.rstrip() if is_aligned else " ".join(line.split()), indent, indent + _GAP)
+            if text:
+                self._fold("", text, indent + _GAP, indent + 2 * _GAP)
+
+    def _fold(self, label: str, text: str, indent: int, next_indent: int) -> None:
+        line = " " * indent + label + escape_invisible(text)
+        if self._width is None or len(line.rstrip()) <= self._width:
+            self._lines.append(line)
+            return
+        self._lines += textwrap.wrap(
+            escape_invisible(text),
+            self._width,
+            initial_indent=" " * indent + label,
+            subsequent_indent=" " * next_indent,
+            break_on_hyphens=False,
+        )

@@ -1,0 +1,126 @@
+"""The sources of ``knft explain``: manifests with the rules rendered from them, or knft's tables in the kernel."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address
+
+from knft.comparison.captures import Rules
+from knft.comparison.kube_proxy_inputs import interface_addresses
+from knft.comparison.rendered import render_node
+from knft.comparison.sides import address_ranges
+from knft.config import Config
+from knft.decide.node_problems import missing_node_problem, unknown_name_problem
+from knft.explain.cluster import Cluster, FamilyObjects
+from knft.explain.outcomes import pod_addresses
+from knft.explain.sources import KernelSource, NodeRules, ObjectSource
+from knft.families import FAMILY_OF_VERSION, Family
+from knft.interpret.compare.formatting import format_address
+from knft.interpret.ranges import contains
+from knft.interpret.rules import InSet, RuleSet
+from knft.model import addresses
+from knft.model.names import NamespacedName
+from knft.model.objects import EndpointSlice, Node, ObjectChange, Service
+from knft.sync.state import ServiceState
+
+
+def object_source(
+    changes: tuple[ObjectChange, ...], config: Config, local_addresses: Iterable[str] = ()
+) -> ObjectSource:
+    """Return the objects of manifests, on a node that has ``local_addresses`` besides those of its Node object."""
+    own = (*interface_addresses(changes, config), *local_addresses)
+    rendered = render_node(changes, config, own)
+    cluster = cluster_of(rendered.states, changes)
+    node_ips = {
+        family: state.node.node_ip or next(_node_ips(rendered.rules[family.version], own, ()), "")
+        for family, state in rendered.states.items()
+    }
+    accepting = {
+        family: accepted[0] for family, state in rendered.states.items() if (accepted := _accepting(config, state, own))
+    }
+    rules = NodeRules(rendered.rules, address_ranges(own), node_ips, accepting)
+    return ObjectSource("manifests", cluster, rules, tuple(_node_warnings(config, changes)))
+
+
+def _node_warnings(config: Config, changes: Iterable[ObjectChange]) -> Iterator[str]:
+    """Yield whether the node's name is probably wrong: its endpoints then count as endpoints of other nodes."""
+    objects = [change.current for change in changes]
+    names = {item.metadata.name for item in objects if isinstance(item, Node)}
+    if config.node_name in names:
+        return
+    endpoints = (endpoint for item in objects if isinstance(item, EndpointSlice) for endpoint in item.endpoints or ())
+    used = {endpoint.node_name for endpoint in endpoints if endpoint.node_name}
+    warning = missing_node_problem(config.node_name, names) or unknown_name_problem(config.node_name, used)
+    if warning:
+        yield warning
+
+
+def cluster_of(states: Mapping[Family, ServiceState], changes: Iterable[ObjectChange]) -> Cluster:
+    """Return the objects that knft tracks, and those of ``changes``, which are additions."""
+    objects = [change.current for change in changes]
+    slices: dict[NamespacedName, list[EndpointSlice]] = {}
+    for item in objects:
+        if isinstance(item, EndpointSlice) and item.metadata.proxy_labels.service_name:
+            service = NamespacedName(item.metadata.namespace, item.metadata.proxy_labels.service_name)
+            slices.setdefault(service, []).append(item)
+    return Cluster(
+        {family: _family_objects(state) for family, state in states.items()},
+        {item.key: item for item in objects if isinstance(item, Service)},
+        {service: tuple(listed) for service, listed in slices.items()},
+        {item.metadata.name: item.metadata.proxy_labels.zone or "" for item in objects if isinstance(item, Node)},
+    )
+
+
+def _family_objects(state: ServiceState) -> FamilyObjects:
+    ports = {name: port for name in state.service_ports() if (port := state.service_port(name)) is not None}
+    return FamilyObjects(state.node, ports, {name: state.endpoints(name) for name in ports})
+
+
+def _accepting(config: Config, state: ServiceState, own: Iterable[str]) -> list[str]:
+    """Return the addresses of the node that accept NodePorts, the node's own address first."""
+    node, family = state.node, state.node.family
+    if config.nodeports_on_all_addresses(family):
+        found = {text for text in addresses.of_family(own, family) if not addresses.is_loopback(text)}
+    else:
+        found = set(node.nodeport_ips)
+    return sorted(found, key=lambda text: (text != node.node_ip, text))
+
+
+def kernel_source(rules: Rules, local_addresses: Iterable[str]) -> KernelSource:
+    """Return knft's tables in the kernel of a machine that has these addresses."""
+    return KernelSource("knft's tables in this machine's kernel", kernel_rules(rules, local_addresses))
+
+
+def kernel_rules(rules: Rules, local_addresses: Iterable[str]) -> NodeRules:
+    """Return the rules of a machine, and which of its addresses are the node's and accept NodePorts."""
+    own = tuple(local_addresses)
+    accepting = {
+        FAMILY_OF_VERSION[version]: sorted(_accepting_in_rules(found, own)) for version, found in rules.items()
+    }
+    node_ips = {
+        FAMILY_OF_VERSION[version]: next(_node_ips(found, own, accepting[FAMILY_OF_VERSION[version]]), "")
+        for version, found in rules.items()
+    }
+    first = {family: texts[0] for family, texts in accepting.items() if texts}
+    return NodeRules(rules, address_ranges(own), node_ips, first)
+
+
+def _node_ips(rules: RuleSet, own: tuple[str, ...], accepting: Iterable[str]) -> Iterator[str]:
+    """Yield addresses that the node may use as its source: not those of bridges of pods, if others exist."""
+    yield from accepting
+    family = FAMILY_OF_VERSION[rules.version]
+    reachable = sorted(addresses.reachable_addresses(own, family))
+    pods = pod_addresses(rules) or ()
+    outside = [text for text in reachable if not contains(pods, int(ip_address(text)))]
+    yield from (*outside, *reachable)
+
+
+def _accepting_in_rules(rules: RuleSet, own: Iterable[str]) -> Iterator[str]:
+    """Yield the addresses that accept NodePorts: those of a set, or all of the node if no rule uses the set."""
+    family = FAMILY_OF_VERSION[rules.version]
+    accepting = f"{family.nft} knft nodeport-ips"
+    chain = rules.chains.get(f"{family.nft} knft services")
+    steps = (step for rule in (chain.rules if chain is not None else ()) for step in rule.steps)
+    if any(isinstance(step, InSet) and step.collection == accepting for step in steps):
+        numbers = (item.key[0] for item in rules.collections[accepting].elements)
+        yield from (format_address(rules.version, number) for number in numbers if isinstance(number, int))
+    else:
+        yield from addresses.reachable_addresses(own, family)

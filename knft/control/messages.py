@@ -1,0 +1,177 @@
+"""The answers of the control socket, which ``-o json`` prints (docs/operations/status.md).
+
+Times are seconds since 1970; ages and durations are differences of the monotonic clock, in seconds.
+"""
+
+from msgspec import Struct
+
+STATUS_PATH, HISTORY_PATH = "/status", "/history"
+MAX_NAMED = 20
+"""The most Services that a list of an answer names; the counts include all."""
+
+
+def socket_name(port_id: int) -> str:
+    """Return the abstract name of the control socket of the process that holds the instance lock.
+
+    ``port_id`` is that of the lock's socket, so that another process can hardly take the name before.
+    """
+    return f"\0knft/{port_id:08x}"
+
+
+class SourceStatus(Struct, frozen=True):
+    """Where the objects come from: ``kind`` is ``API server`` or ``manifests``, ``name`` the URL or the directory.
+
+    ``problems`` are why resources cannot be watched, or what is wrong with the manifests. ``files`` counts the
+    manifests by state.
+    """
+
+    kind: str
+    name: str
+    problems: tuple[str, ...] = ()
+    files: dict[str, int] = {}
+
+
+class NamedProblems(Struct, frozen=True):
+    """How many Services or Service ports have a problem, and the reasons for some of them, by name."""
+
+    count: int = 0
+    reasons: dict[str, str] = {}
+
+
+class AuditStatus(Struct, frozen=True):
+    """The last audit: its age, how many elements and chains differed, and why it failed, if it did."""
+
+    age: float
+    differences: int = 0
+    error: str = ""
+
+
+class FamilyStatus(Struct, frozen=True):
+    """One IP family. ``state`` is ``waiting``, ``in force``, ``pending``, ``failing`` or ``left``.
+
+    ``last_sync`` is None before the first successful sync; ``elements`` is None while a sync runs or after a failure.
+    ``contested`` counts claims to frontends that another Service owns.
+    """
+
+    state: str
+    node_address: str | None
+    last_sync: float | None
+    last_sync_age: float | None
+    last_sync_seconds: float | None
+    last_sync_is_full: bool | None
+    pending_seconds: float | None
+    sync_error: str
+    services_pending: int
+    endpoint_changes_pending: int
+    service_ports: int
+    endpoints: int
+    elements: int | None
+    quarantined: NamedProblems
+    left_out: NamedProblems
+    contested: NamedProblems
+    removal_error: str
+    repair_error: str
+    foreign_changes: int
+    last_foreign_change: str
+    last_foreign_change_age: float | None
+    check_delay: float
+    audit: AuditStatus | None
+
+
+class ConntrackStatus(Struct, frozen=True):
+    """Conntrack's entries in this network namespace, and their maximum; None if the kernel does not tell."""
+
+    entries: int | None
+    maximum: int | None
+
+
+class Status(Struct, frozen=True):
+    """The answer to ``knft status``; ``problem`` is why knft is not ready, "" if it is."""
+
+    knft: str
+    python: str
+    kernel: str
+    mode: str
+    node: str
+    pid: int
+    started: float
+    uptime: float
+    problem: str
+    source: SourceStatus
+    services: int
+    families: dict[str, FamilyStatus]
+    conntrack: ConntrackStatus
+
+
+class Cause(Struct, frozen=True):
+    """The event that changed a Service port; ``resource_version`` is "" if a list or a manifest told of the change.
+
+    ``triggered`` is the time of the EndpointSlice's annotation ``last-change-trigger-time``, "" without it.
+    """
+
+    kind: str
+    name: str
+    resource_version: str
+    is_deleted: bool
+    triggered: str
+    received: float
+
+
+class EndpointChange(Struct, frozen=True, tag="endpoints", tag_field="type"):
+    """Endpoints that a Service port gained or lost, by one event.
+
+    ``in_force`` is when the kernel had the new rules, and ``seconds`` the time from the event's arrival until then: so
+    long did new connections still reach the lost endpoints. ``not_listed`` counts endpoints beyond those listed.
+    """
+
+    service: str
+    port: str
+    protocol: str
+    family: str
+    gained: tuple[str, ...]
+    lost: tuple[str, ...]
+    not_listed: int
+    cause: Cause | None
+    in_force: float
+    seconds: float | None
+
+
+class TableChange(Struct, frozen=True, tag="table", tag_field="type"):
+    """What other programs changed in a table, or what an audit found changed.
+
+    ``at`` is when knft began to check the table; ``repaired`` when it had read the table back and it was right, None
+    before that.
+    """
+
+    family: str
+    description: str
+    at: float
+    repaired: float | None = None
+
+
+class FirstSync(Struct, frozen=True, tag="first sync", tag_field="type"):
+    """The first sync of a family, which brought all Services in force; the history begins with it."""
+
+    family: str
+    service_ports: int
+    elements_added: int
+    elements_removed: int
+    in_force: float
+
+
+Entry = EndpointChange | TableChange | FirstSync
+
+
+def entry_time(entry: Entry) -> float:
+    """Return when an entry happened, in seconds since 1970."""
+    return entry.at if isinstance(entry, TableChange) else entry.in_force
+
+
+class History(Struct, frozen=True):
+    """The answer to ``knft history``: the oldest entry first.
+
+    ``dropped`` counts entries that are gone, because the memory of the history is bounded.
+    """
+
+    entries: tuple[Entry, ...]
+    dropped: int = 0

@@ -1,0 +1,15 @@
+"""Explains a Service, a frontend, an address, a NodePort or an endpoint: who gets its packets, and why.
+
+Data flow (docs/operations/explain.md#data-flow)::
+
+    WHAT ── query ── Query ──────────────────┐
+    objects ── Cluster, facts ─┐             ├─ explain ── Explanation ── text or JSON
+    rule sets ── Probes ───────┴─ sources ───┘
+
+A source explains Service ports: from objects with ``service_ports``, ``endpoints`` and ``outcomes``, or from rules with
+``kernel_ports``. ``missing`` and ``unserved`` explain what has no rules, ``agreement`` compares with the kernel.
+
+``explain.explain`` is a function from values to a value. It reads nothing: its callers read manifests, the kernel or,
+later, the daemon's objects. ``knft.interpret`` computes from the rules what packets get. ``knft.decide`` decides which
+endpoints are used, and this package says why.
+"""

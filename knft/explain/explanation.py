@@ -1,0 +1,102 @@
+"""The explanation as a value: the JSON output of ``knft explain``; ``explanation.schema.json`` is generated from it."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from knft.explain.outcomes import ClientOutcome
+from knft.explain.sentences import Statement
+from knft.protocols import Protocol
+
+
+class ExplainedFrontend(Struct, frozen=True):
+    """A frontend that a Service port claims.
+
+    ``what`` is the frontend as WHAT may name it, ``kind`` a description such as ``the cluster IP``, and ``port`` its
+    number. ``claims`` tell
+    which other Services claim it. ``at`` is the address at which ``outcomes`` hold: of a NodePort, an address of the
+    node that accepts it. ``outcomes`` are empty if another Service owns the frontend.
+    """
+
+    what: str
+    kind: str
+    port: int
+    is_owned: bool
+    claims: tuple[Statement, ...]
+    at: str
+    outcomes: tuple[ClientOutcome, ...]
+
+
+class EndpointUse(Struct, frozen=True):
+    """Whether traffic of one kind uses an endpoint, and why.
+
+    ``traffic`` is ``the cluster IP``, ``external frontends``, or, if externalTrafficPolicy is Local, ``external
+    frontends from outside`` and ``external frontends from pods and this node``. If the rules do not tell pods from
+    other hosts, the last two end in ``from any host`` and ``from this node``.
+    """
+
+    traffic: str
+    is_used: bool
+    reason: Statement
+
+
+class ExplainedEndpoint(Struct, frozen=True):
+    """An endpoint; ``pod``, ``node`` and ``zone`` are empty if they are unknown.
+
+    ``state`` is ready, not ready, serving (terminating but serving) or terminating; it is empty and ``uses`` are, if
+    only the kernel's rules are known.
+    """
+
+    endpoint: str
+    pod: str
+    node: str
+    zone: str
+    state: Literal["", "ready", "not ready", "serving", "terminating"]
+    is_used: bool
+    uses: tuple[EndpointUse, ...]
+
+
+class ExplainedPort(Struct, frozen=True):
+    """A Service port in one family.
+
+    ``conclusion`` tells how many endpoints get connections, or why none does. ``problems`` are statements about what
+    clients may not expect. ``other_endpoints`` counts the endpoints that are not
+    listed, because WHAT names one of them. ``source_ranges`` are the sources that may reach its load balancer IPs, all
+    if empty.
+    """
+
+    port: str
+    protocol: Protocol
+    family: str
+    conclusion: Statement
+    problems: tuple[Statement, ...]
+    frontends: tuple[ExplainedFrontend, ...]
+    endpoints: tuple[ExplainedEndpoint, ...]
+    other_endpoints: int
+    internal_traffic_policy: str
+    external_traffic_policy: str
+    affinity_seconds: int | None
+    source_ranges: tuple[str, ...]
+    notes: tuple[Statement, ...]
+
+
+class Explanation(Struct, frozen=True):
+    """What WHAT is, and what its packets get.
+
+    ``found`` is false if no Service, frontend or endpoint is WHAT. ``conclusion`` are the statements of the first
+    line. ``source`` names where frontends and endpoints come from, ``warnings`` problems of the node's settings.
+    ``outcomes`` are those of packets to WHAT if it is an address that is no frontend. ``kernel`` tells whether the
+    kernel's rules agree, empty unless that was asked for. ``version`` is the version of this format.
+    """
+
+    what: str
+    found: bool
+    conclusion: tuple[Statement, ...]
+    source: str
+    node: str
+    zone: str
+    warnings: tuple[str, ...]
+    ports: tuple[ExplainedPort, ...]
+    outcomes: tuple[ClientOutcome, ...]
+    kernel: tuple[Statement, ...] = ()
+    version: int = 1

@@ -1,0 +1,122 @@
+"""Facts: the frontends and addresses that exist, from objects or from knft's rules in the kernel."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address, ip_network, summarize_address_range
+
+from msgspec import Struct
+
+from knft.decide.frontends import FrontendClaims, claimed_frontends
+from knft.explain.cluster import Cluster
+from knft.families import FAMILY_OF_VERSION, Family
+from knft.interpret.compare.formatting import format_address
+from knft.interpret.compare.services import frontend_owners
+from knft.interpret.rules import Collection, Element, RuleSet
+from knft.model.names import NamespacedName, ServicePortName
+from knft.model.plan import Frontend, FrontendKey, FrontendKind
+from knft.protocols import NFT_PROTOCOLS, PROTOCOL_NAMES, Protocol
+
+KIND_TEXTS = {
+    FrontendKind.CLUSTER_IP: "the cluster IP",
+    FrontendKind.LOAD_BALANCER_VIP: "a load balancer IP",
+    FrontendKind.EXTERNAL_IP: "an external IP",
+    FrontendKind.NODE_PORT: "a NodePort",
+}
+"""The kinds of frontends, for sentences. Rules do not tell external IPs and load balancer IPs apart."""
+OUTER_KIND = "an external IP or load balancer IP"
+
+
+class Facts(Struct, frozen=True):
+    """The frontends of one family: who owns and who claims each, and their kinds by owner; the Service CIDRs.
+
+    ``kinds`` are texts of ``KIND_TEXTS``, by frontend and Service port.
+    """
+
+    owners: Mapping[FrontendKey, ServicePortName] = {}
+    claims: Mapping[FrontendKey, tuple[ServicePortName, ...]] = {}
+    kinds: Mapping[tuple[FrontendKey, ServicePortName], str] = {}
+    service_cidrs: tuple[str, ...] = ()
+
+    def ports_at(self, address: str) -> tuple[tuple[FrontendKey, ServicePortName], ...]:
+        """Return the frontends of an address with their owners, sorted."""
+        return tuple(sorted((key, owner) for key, owner in self.owners.items() if key[0] == address))
+
+    def node_ports(self, port: int) -> tuple[tuple[FrontendKey, ServicePortName], ...]:
+        """Return the NodePorts of a number in all protocols, with their owners, sorted."""
+        keys: Iterable[FrontendKey] = ((None, protocol, port) for protocol in NFT_PROTOCOLS)
+        return tuple((key, self.owners[key]) for key in keys if key in self.owners)
+
+    def service_cidr(self, address: str) -> str:
+        """Return the Service CIDR that contains an address, "" if none does."""
+        return next((cidr for cidr in self.service_cidrs if ip_address(address) in ip_network(cidr)), "")
+
+    def services(self) -> frozenset[NamespacedName]:
+        """Return the Services that own or claim a frontend."""
+        return frozenset(
+            name.service for name in (*self.owners.values(), *(n for c in self.claims.values() for n in c))
+        )
+
+
+def facts_of_objects(cluster: Cluster, family: Family) -> Facts:
+    """Return the facts that objects state."""
+    objects = cluster.families[family]
+    claims = FrontendClaims()
+    claimants: dict[FrontendKey, list[ServicePortName]] = {}
+    kinds: dict[tuple[FrontendKey, ServicePortName], str] = {}
+    for name in sorted(objects.ports):
+        claims.claim(name, objects.ports[name])
+        for frontend in claimed_frontends(objects.ports[name]):
+            claimants.setdefault(frontend.key, []).append(name)
+            kinds[frontend.key, name] = KIND_TEXTS[frontend.kind]
+    owners = {frontend.key: name for name in objects.ports for frontend in claims.owned_by(name)}
+    listed = {key: tuple(names) for key, names in claimants.items()}
+    return Facts(owners, listed, kinds, objects.node.service_cidrs)
+
+
+def facts_of_rules(rules: RuleSet) -> Facts:
+    """Return the facts that knft's rules state: the comments of elements name Service ports."""
+    family = FAMILY_OF_VERSION[rules.version]
+    table = f"{family.nft} knft"
+    cluster_ips = {item.key[0] for item in _elements(rules, f"{table} cluster-ips")}
+    owners: dict[FrontendKey, ServicePortName] = {}
+    kinds: dict[tuple[FrontendKey, ServicePortName], str] = {}
+    for (address, protocol, port), comment in frontend_owners(rules).items():
+        name = _service_port_name(comment, protocol)
+        key = (None if address is None else format_address(rules.version, address), name.protocol, port)
+        owners[key] = name
+        kind = FrontendKind.NODE_PORT if address is None else FrontendKind.CLUSTER_IP
+        kinds[key, name] = KIND_TEXTS[kind] if address is None or address in cluster_ips else OUTER_KIND
+    claims = {key: (name,) for key, name in owners.items()}
+    cidrs = (item.key[0] for item in _elements(rules, f"{table} service-cidrs"))
+    return Facts(owners, claims, kinds, tuple(sorted(cidr for part in cidrs for cidr in _cidrs(rules, part))))
+
+
+def _elements(rules: RuleSet, name: str) -> tuple[Element, ...]:
+    return rules.collections.get(name, Collection(name)).elements
+
+
+def _cidrs(rules: RuleSet, part: int | tuple[int, int]) -> Iterator[str]:
+    first, last = (part, part) if isinstance(part, int) else part
+    ends = [ip_address(format_address(rules.version, number)) for number in (first, last)]
+    yield from map(str, summarize_address_range(*ends))
+
+
+def _service_port_name(comment: str, protocol: int) -> ServicePortName:
+    """Return the Service port that a comment names (``str(ServicePortName)``)."""
+    service, _, port = comment.partition(":")
+    namespace, _, name = service.partition("/")
+    spelled: dict[str, Protocol] = {value: key for key, value in NFT_PROTOCOLS.items()}
+    return ServicePortName(namespace, name, port, spelled[PROTOCOL_NAMES[protocol]])
+
+
+def frontend_text(key: FrontendKey) -> str:
+    """Return a frontend as WHAT names it: ``10.96.0.10:80/tcp``, ``:30080/tcp``."""
+    address, protocol, port = key
+    where = "" if address is None else f"[{address}]" if ":" in address else address
+    return f"{where}:{port}/{NFT_PROTOCOLS[protocol]}"
+
+
+def frontends_of(facts: Facts, name: ServicePortName, claimed: Iterable[Frontend]) -> tuple[FrontendKey, ...]:
+    """Return the frontends of a Service port: those that it claims, or else those that it owns."""
+    keys = tuple(frontend.key for frontend in claimed)
+    owned = (key for key, owner in facts.owners.items() if owner == name)
+    return keys or tuple(sorted(owned, key=lambda key: (key[0] is None, key[0] or "", key[2])))

@@ -1,0 +1,132 @@
+"""All sentences of an explanation, except the outcomes and reasons that ``knft.interpret`` writes.
+
+``tests/packets/test_explanations.py`` sends packets for each of them.
+"""
+
+import enum
+
+from msgspec import Struct
+
+
+class Sentence(enum.Enum):
+    """A sentence; its value is a template. The name in lower case is the ``kind`` in the JSON output."""
+
+    # What WHAT is.
+    FRONTEND = "{what} is {kind} of Service port {port}"
+    ADDRESS = "{what} is {kind} of {services}"
+    ENDPOINT = "{what} is an endpoint of {ports}"
+    USED_FOR_SOME = "used for {used}, not for {unused}"
+    USED_BY_SOME = "used by {used}, not by {unused}"
+
+    # A Service port and its endpoints.
+    SERVED = "{used} of {total} {family} endpoints of {port} get connections"
+    ALL_SERVED = "all {count} Service ports of {services} have endpoints that get connections"
+    SOME_UNSERVED = "{count} of {total} Service ports of {services} have a problem"
+    NO_SLICES = "no {family} EndpointSlice belongs to Service {service}, so {family} connections to {port} are rejected"
+    PORT_NOT_IN_SLICES = (
+        "no {family} EndpointSlice of Service {service} has port {wanted}, only {found}, so {family} connections to "
+        "{port} are rejected"
+    )
+    NO_ENDPOINTS = (
+        "the {family} EndpointSlices of Service {service} have no endpoint, so {family} connections to {port} are "
+        "rejected"
+    )
+    NONE_READY = "no {family} endpoint of {port} is ready or still serves, so {family} connections to it are rejected"
+    INTERNAL_NONE_LOCAL = (
+        "no usable {family} endpoint of {port} is on this node and internalTrafficPolicy is Local, so {family} "
+        "connections to its cluster IP are dropped"
+    )
+    EXTERNAL_NONE_LOCAL = (
+        "no usable {family} endpoint of {port} is on this node and externalTrafficPolicy is Local, so {family} "
+        "connections from outside are dropped"
+    )
+    LOST_FRONTENDS = "{port} does not get {frontends}, which {owners} owns"
+    KERNEL_SERVED = "{port} sends {family} connections to {count} endpoints"
+    KERNEL_UNSERVED = "{port} has no {family} endpoint that gets connections"
+
+    # Services without rules.
+    HEADLESS = "Service {service} is headless, so knft has no rules for it: clients connect to pods themselves"
+    EXTERNAL_NAME = "Service {service} is of type ExternalName, so knft has no rules for it"
+    NO_CLUSTER_IP = "Service {service} has no cluster IP, so knft has no rules for it"
+    NO_PORTS = "Service {service} has no ports, so knft has no rules for it"
+    OTHER_PROXY = (
+        "Service {service} has label service.kubernetes.io/service-proxy-name={proxy}, so knft has no rules for it"
+    )
+    TOO_MANY_FRONTENDS = "knft does not serve Service {service}: {error}"
+    TOO_MANY_ENDPOINTS = (
+        "knft has no {family} endpoints for Service {service}, so {family} connections to it are rejected: {error}"
+    )
+
+    PROXY_MODE = (
+        "{address} is a load balancer IP of Service {service} with ipMode Proxy, so knft does not translate packets to "
+        "it"
+    )
+    OF_UNSERVED = "{address} is an address of Service {service}"
+    UNSERVED_DROPPED = "{cidr} is a Service CIDR, so packets to {address} are dropped"
+    UNSERVED_KEPT = "{address} is in no Service CIDR, so knft does not translate packets to it"
+
+    # What does not exist.
+    NO_SERVICE = "there is no Service {service}"
+    KERNEL_NO_SERVICE = "the kernel's rules have no frontend of Service {service}"
+    NO_SUCH_PORT = "Service {service} has no port {port}, only {found}"
+    DID_YOU_MEAN = "did you mean {names}?"
+    UNALLOCATED = "no Service has {address}; {cidr} is a Service CIDR, so packets to it are dropped"
+    CLUSTER_IP_OTHER_PORT = (
+        "{address} is a cluster IP of {services}, which has no port {port}, only {found}, so connections are rejected"
+    )
+    CLUSTER_IP_OTHER_PROTOCOL = (
+        "{address} is a cluster IP of {services}, which has port {number} for {found} only, so connections with "
+        "{protocol} are rejected"
+    )
+    EXTERNAL_OTHER_PORT = (
+        "{address} is an external address of {services}, which has no port {port}, only {found}: knft does not "
+        "translate these packets"
+    )
+    NODE_ADDRESS = "{address} is an address of this node; no Service has {what}, so its processes get the packets"
+    NODE_PORT_ELSEWHERE = (
+        "{owner} has NodePort {port}, which {address} does not accept, so the node's processes get the packets"
+    )
+    NO_NODE_PORT = "no Service has NodePort {port}, so the node's processes get the packets"
+    NODE_PORT_OTHER_PROTOCOL = (
+        "{services} has NodePort {number} for {found} only, so the node's processes get the packets with {protocol}"
+    )
+    NO_NODE_PORT_ADDRESS = (
+        "{port} has a NodePort, but no {family} address of this node accepts NodePorts; the Node object or --node-ip "
+        "names the node's address"
+    )
+    NOT_A_FRONTEND = "no Service has {what}, and it is in no Service CIDR: knft does not translate packets to it"
+
+    # Frontends that several Services claim.
+    LOST_BY_KIND = "belongs to {owner}, which claims it as {kind}"
+    LOST_BY_AGE = "belongs to {owner}, which is older"
+    LOST_BY_NAME = "belongs to {owner}, whose name sorts first"
+    ALSO_CLAIMED = "also claimed by {names}"
+
+    # Endpoints.
+    USED = "used"
+    USED_TERMINATING = "used although it terminates: no endpoint that may be used is ready"
+    NOT_READY = "not used: not ready"
+    NOT_SERVING = "not used: terminates and no longer serves"
+    TERMINATES = "not used: terminates, and other endpoints are ready"
+    OTHER_NODE = "not used: on another node, and {policy} is Local"
+    OTHER_ZONE = "not used: its hints are for zone {zones}, and this node is in {zone}"
+    HINTED_NODE = "not used: its hints are for node {nodes}"
+    HAIRPIN = "an endpoint that connects to its own Service and gets itself sees the node's address as the source"
+
+    # The kernel beside the manifests.
+    KERNEL_EQUAL = "the kernel's rules treat these packets in the same way"
+    KERNEL_DIFFERENT = "the kernel's rules treat packets to {frontend} differently"
+    KERNEL_EXTRA = "the kernel also has frontend {frontend} of {port}"
+    KERNEL_NO_TABLE = "the kernel has no {family} table of knft"
+
+
+class Statement(Struct, frozen=True):
+    """A sentence with its values. ``kind`` identifies the sentence; the text may change with the version of knft."""
+
+    kind: str
+    text: str
+
+
+def state(sentence: Sentence, **values: object) -> Statement:
+    """Return a sentence with its values."""
+    return Statement(sentence.name.lower(), sentence.value.format(**values))

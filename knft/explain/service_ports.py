@@ -1,0 +1,192 @@
+"""Explains one Service port in one family, from objects and from the outcomes that the rules have."""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from knft.decide.frontends import claimed_frontends
+from knft.decide.plan import plan_service_port
+from knft.explain.cluster import Cluster, EndpointDetails, EndpointDetailsIndex, FamilyObjects
+from knft.explain.endpoints import UseReasons, endpoint_state
+from knft.explain.explanation import EndpointUse, ExplainedEndpoint, ExplainedFrontend, ExplainedPort
+from knft.explain.facts import KIND_TEXTS, Facts, frontend_text
+from knft.explain.outcomes import Probes
+from knft.explain.sentences import Sentence, Statement, state
+from knft.explain.words import listed, port_text
+from knft.families import Family
+from knft.model.endpoint import Endpoint
+from knft.model.names import ServicePortName
+from knft.model.plan import Frontend, ServicePlan, TrafficAction
+from knft.protocols import Protocol
+from knft.track.size_limits import endpoints_error
+from knft.track.slices import PortKey
+
+
+class View(Struct, frozen=True):
+    """One family: its objects, the facts about frontends, and the rules rendered from the objects.
+
+    ``nodeport_address`` is an address that accepts NodePorts, "" if none does.
+    """
+
+    family: Family
+    objects: FamilyObjects
+    facts: Facts
+    probes: Probes
+    nodeport_address: str
+
+
+class PortExplainer:
+    """Explains the Service ports of a cluster."""
+
+    def __init__(self, cluster: Cluster, views: Mapping[Family, View]) -> None:
+        """Take the objects and, for each family, what follows from them."""
+        self._cluster, self._views = cluster, views
+
+    def explain(self, name: ServicePortName, family: Family, address: str = "", port: int = 0) -> ExplainedPort:
+        """Explain one Service port; list only endpoints with ``address`` and ``port``, if these are given."""
+        view = self._views[family]
+        service_port = view.objects.ports[name]
+        endpoints = view.objects.endpoints.get(name, ())
+        claimed = claimed_frontends(service_port)
+        owned = tuple(each for each in claimed if view.facts.owners.get(each.key) == name)
+        plan = plan_service_port(name, service_port, endpoints, owned, view.objects.node)
+        explained = self._endpoints(plan, endpoints, view)
+        problems = tuple(self._problems(plan, endpoints, view))
+        frontends = tuple(_frontend(each, name, view) for each in claimed)
+        shown = tuple(
+            item
+            for item, each in zip(explained, endpoints, strict=True)
+            if not address or (each.address == address and port in (0, each.port))
+        )
+        used = sum(item.is_used for item in explained)
+        served = state(Sentence.SERVED, used=used, total=len(explained), family=family.value, port=name)
+        return ExplainedPort(
+            port=str(name),
+            protocol=name.protocol,
+            family=family.value,
+            conclusion=problems[0] if plan.internal is TrafficAction.REJECT else served,
+            problems=problems,
+            frontends=frontends,
+            endpoints=shown,
+            other_endpoints=len(explained) - len(shown),
+            internal_traffic_policy="Local" if service_port.internal_policy_local else "Cluster",
+            external_traffic_policy=_external_policy(plan),
+            affinity_seconds=service_port.affinity_seconds or None,
+            source_ranges=plan.allowed_sources if service_port.load_balancer_vips else (),
+            notes=tuple(_notes(frontends, view, name.protocol)),
+        )
+
+    def _endpoints(
+        self, plan: ServicePlan, endpoints: tuple[Endpoint, ...], view: View
+    ) -> tuple[ExplainedEndpoint, ...]:
+        reasons = UseReasons(plan, endpoints, view.objects.node, knows_pods=view.probes.knows_pods)
+        index = EndpointDetailsIndex(self._cluster, plan.name.service, view.family)
+        return tuple(_endpoint(each, index.details(each), reasons.uses(each)) for each in endpoints)
+
+    def _problems(self, plan: ServicePlan, endpoints: tuple[Endpoint, ...], view: View) -> Iterator[Statement]:
+        """Yield what keeps connections from endpoints, the worst problem first."""
+        name = plan.name
+        if plan.internal is TrafficAction.REJECT:
+            yield self._rejection(name, endpoints, view.family)
+        if plan.internal is TrafficAction.DROP:
+            yield state(Sentence.INTERNAL_NONE_LOCAL, family=view.family.value, port=name)
+        if plan.port.is_externally_accessible and plan.external is TrafficAction.DROP:
+            yield state(Sentence.EXTERNAL_NONE_LOCAL, family=view.family.value, port=name)
+        lost = [each for each in claimed_frontends(plan.port) if view.facts.owners[each.key].service != name.service]
+        if lost:
+            owners = dict.fromkeys(view.facts.owners[each.key] for each in lost)
+            texts = listed(frontend_text(each.key) for each in lost)
+            yield state(Sentence.LOST_FRONTENDS, port=name, frontends=texts, owners=listed(map(str, owners)))
+        if plan.port.node_port and not view.nodeport_address:
+            yield state(Sentence.NO_NODE_PORT_ADDRESS, port=name, family=view.family.value)
+
+    def _rejection(self, name: ServicePortName, endpoints: tuple[Endpoint, ...], family: Family) -> Statement:
+        """Return why a Service port has no usable endpoint."""
+        service = name.service
+        slices = [item for item in self._cluster.slices.get(service, ()) if item.address_type == family.value]
+        error = endpoints_error(slices)
+        values = {"service": service, "port": name, "family": family.value}
+        if error:
+            return state(Sentence.TOO_MANY_ENDPOINTS, **values, error=error)
+        if endpoints:
+            return state(Sentence.NONE_READY, **values)
+        if not slices:
+            return state(Sentence.NO_SLICES, **values)
+        used = [item for item in slices if item.endpoints]
+        if not used:
+            return state(Sentence.NO_ENDPOINTS, **values)
+        found = sorted(
+            {
+                PortKey(port.name, port.protocol or "TCP")
+                for item in used
+                for port in item.ports or ()
+                if port.name is not None and port.port
+            }
+        )
+        return state(
+            Sentence.PORT_NOT_IN_SLICES,
+            **values,
+            wanted=port_text(name.port, name.protocol),
+            found=listed(port_text(*each) for each in found) or "none",
+        )
+
+
+def _endpoint(endpoint: Endpoint, details: EndpointDetails, uses: tuple[EndpointUse, ...]) -> ExplainedEndpoint:
+    return ExplainedEndpoint(
+        endpoint=endpoint.key,
+        pod=details.pod,
+        node=details.node,
+        zone=details.zone,
+        state=endpoint_state(endpoint),
+        is_used=any(use.is_used for use in uses),
+        uses=uses,
+    )
+
+
+def _external_policy(plan: ServicePlan) -> str:
+    if not plan.port.is_externally_accessible:
+        return ""
+    return "Local" if plan.port.external_policy_local else "Cluster"
+
+
+def _frontend(frontend: Frontend, name: ServicePortName, view: View) -> ExplainedFrontend:
+    owner = view.facts.owners[frontend.key]
+    at = frontend.address if frontend.address is not None else view.nodeport_address
+    is_owned = owner == name
+    outcomes = view.probes.outcomes(at, frontend.port, frontend.protocol) if is_owned and at else ()
+    return ExplainedFrontend(
+        what=frontend_text(frontend.key),
+        kind=KIND_TEXTS[frontend.kind],
+        port=frontend.port,
+        is_owned=is_owned,
+        claims=tuple(_claims(frontend, name, owner, view)),
+        at=at,
+        outcomes=outcomes,
+    )
+
+
+def _claims(frontend: Frontend, name: ServicePortName, owner: ServicePortName, view: View) -> Iterator[Statement]:
+    """Yield which other Service ports claim a frontend."""
+    if owner == name:
+        others = [each for each in view.facts.claims[frontend.key] if each != name]
+        if others:
+            yield state(Sentence.ALSO_CLAIMED, names=listed(map(str, others)))
+        return
+    kind, lost_kind = view.facts.kinds[frontend.key, owner], KIND_TEXTS[frontend.kind]
+    ports = view.objects.ports
+    if kind != lost_kind:
+        yield state(Sentence.LOST_BY_KIND, owner=owner, kind=kind)
+    elif _age(ports[owner].creation_timestamp) != _age(ports[name].creation_timestamp):
+        yield state(Sentence.LOST_BY_AGE, owner=owner)
+    else:
+        yield state(Sentence.LOST_BY_NAME, owner=owner)
+
+
+def _age(created: str) -> tuple[bool, str]:
+    return (not created, created)
+
+
+def _notes(frontends: tuple[ExplainedFrontend, ...], view: View, protocol: Protocol) -> Iterator[Statement]:
+    probed = (each for each in frontends if each.outcomes)
+    if any(view.probes.has_hairpin(each.at, each.port, protocol) for each in probed):
+        yield state(Sentence.HAIRPIN)

@@ -1,0 +1,159 @@
+"""Where frontends and endpoints come from: the objects of a cluster with the rules made from them, or rules alone."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from msgspec import Struct
+
+from knft.explain.cluster import Cluster
+from knft.explain.explanation import ExplainedPort
+from knft.explain.facts import Facts, facts_of_objects, facts_of_rules
+from knft.explain.kernel_ports import KernelView, explain_kernel_port, kernel_ports_with_endpoint
+from knft.explain.missing import missing_service
+from knft.explain.outcomes import Probes
+from knft.explain.sentences import Sentence, Statement, state
+from knft.explain.service_ports import PortExplainer, View
+from knft.explain.unserved import proxied_at, services_at, unserved_reason
+from knft.families import FAMILY_OF_VERSION, Family, IpVersion
+from knft.interpret.ranges import Ranges
+from knft.interpret.rules import RuleSet
+from knft.model.names import NamespacedName, ServicePortName
+
+Rules = Mapping[IpVersion, RuleSet]
+
+
+class NodeRules(Struct, frozen=True):
+    """knft's rules on a node, by IP version, and the addresses of the node as ranges and as texts.
+
+    ``nodeport_addresses`` accept NodePorts; the first of each family is the node's own, if that accepts them.
+    """
+
+    rules: Rules
+    node_addresses: Mapping[IpVersion, Ranges]
+    node_ips: Mapping[Family, str]
+    nodeport_addresses: Mapping[Family, str]
+
+    def probes(self) -> dict[Family, Probes]:
+        """Return the probes of each family."""
+        found = {FAMILY_OF_VERSION[version]: rules for version, rules in self.rules.items()}
+        return {
+            family: Probes(rules, self.node_addresses[family.version], self.node_ips.get(family, ""))
+            for family, rules in found.items()
+        }
+
+
+class Source(Protocol):
+    """Where frontends and endpoints come from."""
+
+    name: str
+    node: str
+    zone: str
+    warnings: tuple[str, ...]
+    facts: dict[Family, Facts]
+    probes: dict[Family, Probes]
+
+    def explain_port(self, name: ServicePortName, family: Family, address: str = "", port: int = 0) -> ExplainedPort:
+        """Explain a Service port; list only endpoints with ``address`` and ``port``, if these are given."""
+
+    def ports_of_endpoint(self, family: Family, address: str, port: int) -> tuple[ServicePortName, ...]:
+        """Return the Service ports that have an endpoint, whether it is used or not."""
+
+    def unserved(self, service: NamespacedName) -> tuple[Statement, ...]:
+        """Return why a Service has no rules; that it does not exist, with similar names; or nothing."""
+
+    def unserved_at(self, address: str) -> tuple[Statement, ...]:
+        """Return which Service without rules has an address, and why it has none; or nothing."""
+
+
+class ObjectSource:
+    """The objects of a cluster, with the rules made from them."""
+
+    def __init__(self, name: str, cluster: Cluster, node_rules: NodeRules, warnings: tuple[str, ...] = ()) -> None:
+        """``name`` describes the objects; ``warnings`` are problems of the node's settings."""
+        self.name, self._cluster, self.warnings = name, cluster, warnings
+        views = cluster.families.values()
+        self.node = next((each.node.name for each in views), "")
+        self.zone = next((each.node.zone for each in views), "")
+        self.probes = node_rules.probes()
+        self.facts = {family: facts_of_objects(cluster, family) for family in cluster.families}
+        self._explainer = PortExplainer(
+            cluster,
+            {
+                family: View(
+                    family,
+                    cluster.families[family],
+                    self.facts[family],
+                    probes,
+                    node_rules.nodeport_addresses.get(family, ""),
+                )
+                for family, probes in self.probes.items()
+            },
+        )
+
+    def explain_port(self, name: ServicePortName, family: Family, address: str = "", port: int = 0) -> ExplainedPort:
+        """Explain a Service port from objects."""
+        return self._explainer.explain(name, family, address, port)
+
+    def ports_of_endpoint(self, family: Family, address: str, port: int) -> tuple[ServicePortName, ...]:
+        """Return the Service ports with this endpoint in their EndpointSlices."""
+        objects = self._cluster.families[family]
+        found = (
+            name
+            for name in objects.ports
+            for each in objects.endpoints.get(name, ())
+            if each.address == address and port in (0, each.port)
+        )
+        return tuple(sorted(set(found)))
+
+    def unserved(self, service: NamespacedName) -> tuple[Statement, ...]:
+        """Return why a Service has no rules, from the object."""
+        found = self._cluster.services.get(service)
+        if found is None:
+            return missing_service(service, self._cluster.services)
+        reason = unserved_reason(found)
+        return () if reason is None else (reason,)
+
+    def unserved_at(self, address: str) -> tuple[Statement, ...]:
+        """Return which Service without rules has an address, from the objects."""
+        proxied = proxied_at(address, self._cluster.services.values())
+        if proxied is not None:
+            return (proxied,)
+        for service in services_at(address, self._cluster.services.values()):
+            reason = unserved_reason(service)
+            if reason is not None:
+                return (state(Sentence.OF_UNSERVED, address=address, service=service.key), reason)
+        return ()
+
+
+class KernelSource:
+    """knft's rules in the kernel alone."""
+
+    node, zone = "", ""
+    warnings: tuple[str, ...] = ()
+
+    def __init__(self, name: str, node_rules: NodeRules) -> None:
+        """``name`` describes the rules."""
+        self.name = name
+        self.probes = node_rules.probes()
+        self.facts = {family: facts_of_rules(probes.rules) for family, probes in self.probes.items()}
+        self._views = {
+            family: KernelView(self.facts[family], probes, node_rules.nodeport_addresses.get(family, ""))
+            for family, probes in self.probes.items()
+        }
+
+    def explain_port(self, name: ServicePortName, family: Family, address: str = "", port: int = 0) -> ExplainedPort:
+        """Explain a Service port from rules."""
+        return explain_kernel_port(self._views[family], name, address, port)
+
+    def ports_of_endpoint(self, family: Family, address: str, port: int) -> tuple[ServicePortName, ...]:
+        """Return the Service ports whose rules send connections to this endpoint."""
+        return kernel_ports_with_endpoint(self._views[family], address, port)
+
+    def unserved(self, service: NamespacedName) -> tuple[Statement, ...]:
+        """Return that the rules have no such Service; they do not tell why."""
+        existing = frozenset[NamespacedName]().union(*(facts.services() for facts in self.facts.values()))
+        return () if service in existing else missing_service(service, existing, Sentence.KERNEL_NO_SERVICE)
+
+    def unserved_at(self, address: str) -> tuple[Statement, ...]:  # noqa: ARG002 - of the protocol
+        """Return nothing: rules have no Services without rules."""
+        return ()

@@ -1,0 +1,201 @@
+"""ChangeHistory: the last changes of Service ports and tables, in bounded memory, for ``knft history``.
+
+docs/operations/status.md#history describes it. The work of each sync depends on what changed, not on the cluster.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+
+from msgspec import Struct, structs
+
+from knft.control.messages import Cause, EndpointChange, Entry, FirstSync, History, TableChange, entry_time
+from knft.decide.endpoints import categorize_endpoints
+from knft.families import Family
+from knft.model.endpoint import Endpoint, endpoint_key
+from knft.model.names import ServicePortName
+from knft.model.service_port import ServicePort
+from knft.serve.change_causes import EventFinder
+from knft.serve.timestamp import Clock, Timestamp
+from knft.sync.change_origins import ChangeOrigins, ReceivedEvent
+from knft.sync.foreign_changes import ForeignChangeSummary
+from knft.sync.observer import SyncObserver
+from knft.sync.report import SyncReport
+from knft.sync.state import ServiceState
+
+MAX_WEIGHT = 1000
+"""How much is kept: an entry counts as one, and as one more for each endpoint that it lists. That is below 512 KiB."""
+MAX_LISTED = 200
+"""The most endpoints that an entry lists."""
+MAX_TABLE_CHANGES = 50
+"""How many changes of tables are kept, apart from the others, so that a program that changes them again and again does
+not remove other entries."""
+
+_Target = tuple[str, int]
+
+
+class ChangeHistory(SyncObserver):
+    """Records changes; thread-safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Start without entries."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._changes: deque[EndpointChange | FirstSync] = deque()
+        self._weight = 0
+        self._dropped = 0
+        self._table_changes: deque[TableChange] = deque()
+        self._waiting: dict[Family, ChangeOrigins] = {}
+        """The changes of quarantined Service ports."""
+        self._synced: set[Family] = set()
+        self._has_unrepaired: set[Family] = set()
+        """The families whose table was changed, and not yet read back."""
+
+    def read(self) -> History:
+        """Return all entries; from any thread."""
+        with self._lock:
+            entries: list[Entry] = [*self._changes, *self._table_changes]
+            dropped = self._dropped
+        return History(tuple(sorted(entries, key=entry_time)), dropped)
+
+    def table_changed(self, family: Family, changes: ForeignChangeSummary) -> None:
+        """Record changes by other programs."""
+        self._add_table_change(family, str(changes))
+
+    def table_audited(self, family: Family, differences: int) -> None:
+        """Record what an audit found changed."""
+        if differences:
+            self._add_table_change(family, f"an audit found {differences} elements or chains changed")
+
+    def _add_table_change(self, family: Family, description: str) -> None:
+        change = TableChange(family.value, description, self._clock().unix_seconds)
+        with self._lock:
+            self._has_unrepaired.add(family)
+            self._table_changes.append(change)
+            if len(self._table_changes) > MAX_TABLE_CHANGES:
+                self._table_changes.popleft()
+                self._dropped += 1
+
+    def sync_succeeded(self, report: SyncReport, state: ServiceState) -> None:
+        """Record the changes that are in force since this sync."""
+        family, now = report.family, self._clock()
+        if family not in self._synced:
+            self._synced.add(family)
+            self._add([_first_sync(report, now)])
+            return
+        if report.is_full and family in self._has_unrepaired and not report.repair.error:
+            self._record_repair(family, _unix_seconds(report.committed, now))
+        waiting = self._waiting.pop(family, None)
+        origins = waiting.merged_with(report.origins) if waiting is not None else report.origins
+        in_force, refused = origins.split(report.quarantined)
+        if report.quarantined:
+            self._waiting[family] = refused
+        for name in in_force.service_ports():
+            self._add(_endpoint_changes(name, in_force, state, report.committed, now))
+
+    def _record_repair(self, family: Family, at: float) -> None:
+        with self._lock:
+            self._has_unrepaired.discard(family)
+            self._table_changes = deque(
+                structs.replace(change, repaired=at)
+                if change.family == family.value and change.repaired is None
+                else change
+                for change in self._table_changes
+            )
+
+    def _add(self, changes: Iterable[EndpointChange | FirstSync]) -> None:
+        with self._lock:
+            for change in changes:
+                self._changes.append(change)
+                self._weight += _weight(change)
+            while self._weight > MAX_WEIGHT:
+                self._weight -= _weight(self._changes.popleft())
+                self._dropped += 1
+
+
+def _weight(change: EndpointChange | FirstSync) -> int:
+    return 1 + (len(change.gained) + len(change.lost) if isinstance(change, EndpointChange) else 0)
+
+
+def _unix_seconds(monotonic: float, now: Timestamp) -> float:
+    return now.unix_seconds - (now.monotonic - monotonic)
+
+
+def _first_sync(report: SyncReport, now: Timestamp) -> FirstSync:
+    return FirstSync(
+        report.family.value,
+        report.service_ports,
+        report.elements_added,
+        report.elements_removed,
+        _unix_seconds(report.committed, now),
+    )
+
+
+class _EndpointsOfEvent(Struct):
+    """The endpoints that one event gave a Service port, and took from it."""
+
+    event: ReceivedEvent | None
+    gained: list[_Target] = []
+    lost: list[_Target] = []
+
+
+def _endpoint_changes(
+    name: ServicePortName, origins: ChangeOrigins, state: ServiceState, committed: float, now: Timestamp
+) -> Iterable[EndpointChange]:
+    """Yield the endpoints that new connections to a Service port reach since the sync, or no longer, by event."""
+    port = origins.ports[name] if name in origins.ports else state.service_port(name)
+    endpoints = origins.endpoints[name] if name in origins.endpoints else state.endpoints(name)
+    plan = state.plan(name)
+    before = _targets(_reachable(port, endpoints, state))
+    after = _targets(plan.endpoints.all_reachable if plan is not None else ())
+    finder = EventFinder(origins.events.get(name.service, ()))
+    found: dict[int, _EndpointsOfEvent] = {}
+    for targets, is_gained in ((after - before, True), (before - after, False)):
+        for target in sorted(targets):
+            event = finder.find(target, is_gained=is_gained)
+            of_event = found.setdefault(id(event), _EndpointsOfEvent(event))
+            (of_event.gained if is_gained else of_event.lost).append(target)
+    for of_event in found.values():
+        yield _endpoint_change(name, state.node.family, of_event, committed=committed, now=now)
+
+
+def _reachable(port: ServicePort | None, endpoints: tuple[Endpoint, ...], state: ServiceState) -> tuple[Endpoint, ...]:
+    node = state.node
+    return categorize_endpoints(endpoints, port, node.name, node.zone).all_reachable if port is not None else ()
+
+
+def _targets(endpoints: tuple[Endpoint, ...]) -> set[_Target]:
+    return {endpoint.target for endpoint in endpoints}
+
+
+def _endpoint_change(
+    name: ServicePortName, family: Family, changed: _EndpointsOfEvent, *, committed: float, now: Timestamp
+) -> EndpointChange:
+    event, gained, lost = changed.event, changed.gained, changed.lost
+    listed_lost = lost[:MAX_LISTED]
+    listed_gained = gained[: MAX_LISTED - len(listed_lost)]
+    return EndpointChange(
+        service=str(name.service),
+        port=name.port,
+        protocol=name.protocol,
+        family=family.value,
+        gained=tuple(endpoint_key(*target) for target in listed_gained),
+        lost=tuple(endpoint_key(*target) for target in listed_lost),
+        not_listed=len(gained) + len(lost) - len(listed_gained) - len(listed_lost),
+        cause=_cause(event, now) if event is not None else None,
+        in_force=_unix_seconds(committed, now),
+        seconds=max(0.0, committed - event.received) if event is not None else None,
+    )
+
+
+def _cause(event: ReceivedEvent, now: Timestamp) -> Cause:
+    current = event.current
+    annotations = current.metadata.annotations if current is not None else None
+    return Cause(
+        event.kind,
+        str(event.name),
+        event.resource_version,
+        event.is_deleted,
+        (annotations.trigger_time if annotations else None) or "",
+        _unix_seconds(event.received, now),
+    )

@@ -1,0 +1,121 @@
+"""Reads the answer to ``knft status`` from the objects that already have its values; loaded at the first request."""
+
+import os
+import platform
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import islice
+
+from msgspec import Struct
+
+import knft
+from knft.control.messages import (
+    MAX_NAMED,
+    AuditStatus,
+    ConntrackStatus,
+    FamilyStatus,
+    NamedProblems,
+    SourceStatus,
+    Status,
+)
+from knft.families import Family
+from knft.kernel.conntrack_usage import conntrack_entries, conntrack_maximum
+from knft.serve.last_syncs import LastSyncs
+from knft.serve.pages import MODE
+from knft.serve.proxy_health import ProxyHealth
+from knft.serve.timestamp import Clock, Timestamp
+from knft.sync.daemon import Daemon
+from knft.sync.state import ServiceState
+
+
+class StatusSources(Struct, frozen=True):
+    """The objects that have the values of a status."""
+
+    node_name: str
+    started: Timestamp
+    clock: Clock
+    daemon: Daemon
+    health: ProxyHealth
+    last_syncs: LastSyncs
+    source: Callable[[], SourceStatus]
+
+
+def read_status(sources: StatusSources) -> Status:
+    """Return the status; iterates over all Services, in another thread than syncs."""
+    now, states = sources.clock(), sources.daemon.states
+    names = {name.service for state in states.values() for name in state.service_port_names()}
+    return Status(
+        knft=knft.__version__,
+        python=platform.python_version(),
+        kernel=os.uname().release,
+        mode=MODE,
+        node=sources.node_name,
+        pid=os.getpid(),
+        started=sources.started.unix_seconds,
+        uptime=now.monotonic - sources.started.monotonic,
+        problem=sources.health.readiness_problem(),
+        source=sources.source(),
+        services=len(names),
+        families={family.value: _family_status(sources, family, state, now) for family, state in states.items()},
+        conntrack=ConntrackStatus(conntrack_entries(), conntrack_maximum()),
+    )
+
+
+def _family_status(sources: StatusSources, family: Family, state: ServiceState, now: Timestamp) -> FamilyStatus:
+    daemon, last = sources.daemon, sources.last_syncs.syncs.get(family)
+    changed_at, changes = sources.last_syncs.table_changes.get(family, (None, None))
+    pending, counts = sources.health.pending_seconds(family), state.tracker_counts()
+    sync_error = daemon.sync_errors.get(family, "")
+    contested = _losing_claims(state) if last is not None and last.losing_claim_count else {}
+    return FamilyStatus(
+        state=_state(sources, family, pending, sync_error),
+        node_address=state.latest_node.node_ip,
+        last_sync=last.ended.unix_seconds if last is not None else None,
+        last_sync_age=now.monotonic - last.ended.monotonic if last is not None else None,
+        last_sync_seconds=last.seconds if last is not None else None,
+        last_sync_is_full=last.is_full if last is not None else None,
+        pending_seconds=pending,
+        sync_error=sync_error,
+        services_pending=counts.services_pending,
+        endpoint_changes_pending=counts.endpoint_changes_pending,
+        service_ports=state.service_port_count(),
+        endpoints=state.endpoint_count(),
+        elements=daemon.element_count(family),
+        quarantined=_named(last.quarantined.items()) if last is not None else NamedProblems(),
+        left_out=_named(last.too_large.items()) if last is not None else NamedProblems(),
+        contested=NamedProblems(last.losing_claim_count if last is not None else 0, contested),
+        removal_error=last.orphan_error if last is not None else "",
+        repair_error=last.repair_error if last is not None else "",
+        foreign_changes=daemon.foreign_changes.counts[family],
+        last_foreign_change=str(changes) if changes is not None else "",
+        last_foreign_change_age=now.monotonic - changed_at.monotonic if changed_at is not None else None,
+        check_delay=daemon.foreign_changes.check_delays().get(family, 0.0),
+        audit=_audit_status(daemon, family, now),
+    )
+
+
+def _state(sources: StatusSources, family: Family, pending: float | None, sync_error: str) -> str:
+    if sources.daemon.foreign_changes.is_left(family):
+        return "left"
+    if sync_error:
+        return "failing"
+    if family not in sources.last_syncs.syncs:
+        return "waiting"
+    return "in force" if pending is None else "pending"
+
+
+def _named(problems: Iterable[tuple[object, str]]) -> NamedProblems:
+    found = sorted((str(name), why) for name, why in problems)
+    return NamedProblems(len(found), dict(found[:MAX_NAMED]))
+
+
+def _losing_claims(state: ServiceState) -> dict[str, str]:
+    # The sync thread may change the claims meanwhile: the count is right, and the log names them, too.
+    with suppress(RuntimeError, KeyError):
+        return {str(claim.loser): str(claim) for claim in islice(state.losing_claims(), MAX_NAMED)}
+    return {}
+
+
+def _audit_status(daemon: Daemon, family: Family, now: Timestamp) -> AuditStatus | None:
+    audit = daemon.audits.get(family)
+    return AuditStatus(now.monotonic - audit.at, audit.differences, audit.error) if audit is not None else None

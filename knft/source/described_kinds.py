@@ -1,0 +1,7 @@
+"""The supported kinds with the fields that only people read; the daemon does not import them."""
+
+from knft.model import described
+from knft.source.decode import KINDS
+
+DESCRIBED_KINDS = {**KINDS, ("discovery.k8s.io/v1", "EndpointSlice"): described.EndpointSlice}
+"""By apiVersion and kind, as ``KINDS``."""

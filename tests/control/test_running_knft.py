@@ -1,0 +1,178 @@
+"""``knft status`` and ``knft history`` ask a real ``knft run`` with manifests, whose rules real packets meet."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from socket import create_connection, create_server, socket
+from typing import NamedTuple
+
+import pytest
+
+from knft.track.size_limits import MAX_SOURCE_RANGES
+from tests.control.daemon import REFUSED_ADDRESS, ControlledKnft
+from tests.support.kernel_harness import service, slices
+from tests.support.knft_command import knft
+from tests.support.lab.namespace import Namespace
+from tests.support.waiting import TIMEOUT, wait_until
+
+pytestmark = pytest.mark.kernel
+
+LOST = "10.244.2.11"
+ENDPOINTS = (LOST, "10.244.2.12")
+
+
+class Connection(NamedTuple):
+    """When a client began to connect, in seconds since 1970, and which endpoint answered."""
+
+    began: float
+    endpoint: str
+
+
+@contextmanager
+def connecting_client(namespace: Namespace) -> Iterator[list[Connection]]:
+    """Serve the endpoints, and connect to the Service again and again; yield the connections so far."""
+    for command in (
+        "link set lo up",
+        *(f"address add {each}/32 dev lo" for each in ENDPOINTS),
+        "route add default dev lo",
+    ):
+        namespace.run(["ip", *command.split()])
+    found: list[Connection] = []
+    stop = threading.Event()
+    with namespace.entered():
+        servers = [create_server((address, 8080), backlog=128) for address in ENDPOINTS]
+    threads = [threading.Thread(target=_serve, args=each) for each in zip(servers, ENDPOINTS, strict=True)]
+    threads.append(threading.Thread(target=_connect, args=[namespace, found, stop]))
+    for thread in threads:
+        thread.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        threads[-1].join(TIMEOUT)
+        for server in servers:
+            server.shutdown(2)
+            server.close()
+
+
+def _serve(server: socket, address: str) -> None:
+    with suppress(OSError):
+        while True:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(address.encode())
+
+
+def _connect(namespace: Namespace, found: list[Connection], stop: threading.Event) -> None:
+    with namespace.entered():
+        while not stop.wait(0.002):
+            began = time.time()
+            with suppress(OSError), create_connection(("10.96.0.1", 80), TIMEOUT) as connection:
+                found.append(Connection(began, connection.recv(100).decode()))
+
+
+def test_history_tells_how_long_new_connections_reached_a_removed_endpoint(tmp_path: Path) -> None:
+    """No connection that began when the removal was in force reached it; until the event arrived, some did."""
+    daemon = ControlledKnft(tmp_path, endpoints=(11, 12))
+    try:
+        daemon.wait_until_synced()
+        with connecting_client(daemon.namespace) as connections:
+            wait_until(lambda: {each.endpoint for each in connections} == set(ENDPOINTS), "both endpoints answer")
+            daemon.write("web", service("web", 1), *slices("web", (12,)))
+            change = daemon.wait_for_change("web", "--endpoint", LOST)
+            after = len(connections)
+            wait_until(lambda: len(connections) > after + 30, "the client continues")
+        received, in_force = change["cause"]["received"], change["in_force"]
+        assert received < in_force
+        assert change["seconds"] == pytest.approx(in_force - received, abs=1e-3)
+        assert (change["lost"], change["gained"]) == ([f"{LOST}:8080"], [])
+        assert (change["service"], change["cause"]["name"]) == ("default/web", "default/web-ipv4")
+        assert any(each.endpoint == LOST for each in connections if each.began < received)
+        assert {each.endpoint for each in connections if each.began > in_force} == {ENDPOINTS[1]}
+        text = knft(daemon.namespace, "history", "default/web", "--endpoint", LOST).stdout
+        assert text.startswith(f"{LOST} left default/web:http (TCP, IPv4) at 20")
+        assert "; new connections still reached it for " in text.splitlines()[0]
+    finally:
+        daemon.close()
+
+
+def test_status_of_a_ready_process(daemon: ControlledKnft) -> None:
+    status = daemon.ask("status")
+    assert (status["problem"], status["node"], status["mode"]) == ("", "node-1", "nftables")
+    assert status["pid"] == daemon.process.pid
+    assert (status["source"]["kind"], status["source"]["files"]["read"]) == ("manifests", 1)
+    assert status["services"] == 1
+    assert status["conntrack"]["maximum"] > 0
+    family = status["families"]["IPv4"]
+    assert (family["state"], family["pending_seconds"], family["sync_error"]) == ("in force", None, "")
+    assert (family["service_ports"], family["endpoints"]) == (1, 3)
+    assert family["elements"] == daemon_elements(daemon)
+    text = knft(daemon.namespace, "status").stdout
+    assert text.startswith("knft is ready and all rules are in force\n")
+    assert "\nIPv4          in force; last sync " in text
+
+
+def daemon_elements(daemon: ControlledKnft) -> int:
+    """Return the number of elements that the kernel has in knft's table of IPv4, without those of dynamic sets."""
+    listing = daemon.namespace.run(["nft", "-j", "list", "table", "ip", "knft"]).stdout
+    objects = json.loads(listing)["nftables"]
+    return sum(len(found[kind].get("elem", ())) for found in objects for kind in ("set", "map") if kind in found)
+
+
+def test_foreign_change_is_in_status_and_history(daemon: ControlledKnft) -> None:
+    daemon.namespace.run(["nft", "flush", "chain", "ip", "knft", "services"])
+
+    def repaired() -> bool:
+        entries = daemon.ask("history")["entries"]
+        return any(entry["type"] == "table" and entry["repaired"] is not None for entry in entries)
+
+    daemon.wait_until(repaired)
+    (change,) = (entry for entry in daemon.ask("history", "web")["entries"] if entry["type"] == "table")
+    assert change["family"] == "IPv4"
+    assert change["description"].startswith("nft (pid ")
+    assert change["description"].endswith(") changed the table: services")
+    assert change["at"] <= change["repaired"]
+    family = daemon.ask("status")["families"]["IPv4"]
+    assert (family["foreign_changes"], family["last_foreign_change"]) == (1, change["description"])
+    assert daemon.ask("history", "--endpoint", LOST)["entries"] == []
+    assert "the table was right again at " in knft(daemon.namespace, "history").stdout
+
+
+def test_quarantined_service_is_in_status_and_in_history_when_released(daemon: ControlledKnft) -> None:
+    refused = service("bad", 2)
+    refused["spec"] |= {"clusterIP": REFUSED_ADDRESS, "clusterIPs": [REFUSED_ADDRESS], "ipFamilies": ["IPv4"]}
+    ipv4_slice = slices("bad", (21,))[0]
+    daemon.write("bad", refused, ipv4_slice)
+    daemon.wait_until(lambda: daemon.ask("status")["families"]["IPv4"]["quarantined"]["count"] == 1)
+    quarantined = daemon.ask("status")["families"]["IPv4"]["quarantined"]
+    assert quarantined["reasons"] == {"default/bad:http": "refused for the test"}
+    assert daemon.endpoint_changes("bad") == []
+    text = knft(daemon.namespace, "status").stdout
+    assert text.startswith("knft is ready, with problems: IPv4: 1 quarantined Service port\n")
+    assert "default/bad:http: refused for the test\n" in text
+    daemon.write("bad", service("bad", 2), ipv4_slice)
+    change = daemon.wait_for_change("bad", "--since", "5m")
+    assert change["gained"] == ["10.244.2.21:8080"]
+    assert daemon.endpoint_changes("bad", "--since", "2999-01-01") == []
+
+
+def test_contested_and_too_large_services_are_named(daemon: ControlledKnft) -> None:
+    first, second = (
+        service(name, number, externalIPs=["203.0.113.5"]) for name, number in (("first", 3), ("second", 4))
+    )
+    ranges = [f"10.{number >> 8}.{number & 255}.0/24" for number in range(MAX_SOURCE_RANGES + 1)]
+    large = service("large", 5, type="LoadBalancer", loadBalancerSourceRanges=ranges)
+    large["status"] = {"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}]}}
+    daemon.write("contested", first, second, large)
+    daemon.wait_until(lambda: daemon.ask("status")["families"]["IPv4"]["contested"]["count"] == 1)
+    family = daemon.ask("status")["families"]["IPv4"]
+    claim = "Service port default/second:http does not get frontend 203.0.113.5 80/TCP"
+    assert family["contested"]["reasons"] == {
+        "default/second:http": f"{claim}, which Service port default/first:http owns"
+    }
+    assert list(family["left_out"]["reasons"]) == ["default/large"]
+    text = knft(daemon.namespace, "status").stdout
+    assert "IPv4: 1 Service left out" in text.splitlines()[0]

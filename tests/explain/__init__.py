@@ -1,0 +1,1 @@
+"""``knft explain``: lookup of WHAT, endpoints, formats. ``tests/packets/test_explanations.py`` sends packets."""

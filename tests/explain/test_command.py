@@ -1,0 +1,201 @@
+"""``knft explain`` as a command: exit statuses, formats, widths; and what it finds in the shop of ``shop.py``."""
+
+import fcntl
+import json
+import os
+import pty
+import struct
+import subprocess
+import termios
+from inspect import cleandoc
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+import knft.explain.explanation as form
+from knft.cli.explain_text import format_explanation
+from knft.cli.manifests import read_manifests
+from knft.comparison.explained import object_source
+from knft.config import Config
+from knft.errors import KnftError
+from knft.explain.sentences import Sentence
+from knft.explain.sources import ObjectSource
+from tests.explain.shop import FLAGS, explain_in, invoke, source, write_manifests
+from tests.explain.used_endpoints import check_used_endpoints
+from tests.support.knft_command import KNFT
+
+SCHEMA = Path(form.__file__).with_name("explanation.schema.json")
+GOLDEN = Path(__file__).parent / "golden"
+WIDTHS: dict[str, int | None] = {"80": 80, "200": 200, "piped": None}
+QUESTIONS = {
+    "frontend": "shop/frontend",
+    "rival": "shop/rival",
+    "endpoint": "10.244.2.11",
+    "unallocated": "10.96.9.9:80/tcp",
+    "unknown": "shop/front-end",
+}
+
+
+@pytest.fixture(scope="module")
+def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_manifests(tmp_path_factory.mktemp("explain"))
+
+
+@pytest.fixture(scope="module")
+def shop(manifests: Path) -> ObjectSource:
+    return source(manifests)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_text_is_golden(shop: ObjectSource, name: str, width: str) -> None:
+    """``python -m tests.explain.write_golden`` writes the files, to be reviewed."""
+    text = golden_text(shop, name, width)
+    assert (GOLDEN / f"{name}-{width}.txt").read_text() == text
+    limit = WIDTHS[width]
+    assert limit is None or max(map(len, text.splitlines())) <= limit
+
+
+def golden_text(shop: ObjectSource, name: str, width: str) -> str:
+    """Return the text of an explanation."""
+    return format_explanation(explain_in(shop, QUESTIONS[name]), WIDTHS[width])
+
+
+def test_golden_files_are_those_of_the_questions() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == {f"{name}-{width}" for name in QUESTIONS for width in WIDTHS}
+
+
+@pytest.mark.parametrize("columns", [80, 500])
+def test_terminal_has_its_width_up_to_200(manifests: Path, shop: ObjectSource, columns: int) -> None:
+    command = [*KNFT, "explain", "shop/frontend", "-f", str(manifests), *FLAGS]
+    master, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    environment["PYTHONHASHSEED"] = str(columns)  # The output must not depend on the order of sets.
+    with subprocess.Popen(command, stdout=terminal, env=environment) as process:
+        os.close(terminal)
+        printed = b"".join(iter(lambda: _read(master), b""))
+        assert process.wait() == 0
+    os.close(master)
+    assert printed.decode().replace("\r\n", "\n") == golden_text(shop, "frontend", str(min(columns, 200)))
+
+
+@pytest.mark.parametrize(
+    ("node", "warning"),
+    [("node-7", "--node: there is no Node 'node-7'; the Nodes are node-1"), ("node-1", None)],
+)
+def test_wrong_name_of_the_node_is_a_warning(manifests: Path, node: str, warning: str | None) -> None:
+    """Policy Local would exclude all endpoints."""
+    done = invoke("shop/frontend", "-f", str(manifests), *FLAGS, "--node", node, "-o", "json")
+    assert json.loads(done.stdout)["warnings"] == ([] if warning is None else [warning])
+
+
+def test_pods_that_rules_do_not_know_are_like_other_hosts(manifests: Path) -> None:
+    found = object_source(read_manifests((str(manifests),), described=True), Config("node-1"))
+    (port, _) = explain_in(found, "shop/frontend").ports
+    traffic = {use.traffic for endpoint in port.endpoints for use in endpoint.uses}
+    assert "external frontends from any host" in traffic
+    for frontend in port.frontends:
+        assert {outcome.client for outcome in frontend.outcomes} == {"any", "node"}
+        check_used_endpoints(port, frontend)
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # The last process that had the terminal open has ended.
+        return b""
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "line"),
+    [
+        ("shop/frontend", 0, "2 of 4 IPv4 endpoints of shop/frontend:http get connections; 2 of 2 IPv6 "),
+        (":30080", 0, ":30080/tcp is a NodePort of Service port shop/frontend:http; "),
+        ("10.244.2.12", 0, "10.244.2.12 is an endpoint of shop/frontend:http; not used: not ready"),
+        (
+            "shop/rival:admin",
+            0,
+            "no IPv4 EndpointSlice of Service shop/rival has port 'admin' (TCP), only 'web' ",
+        ),
+        ("10.96.9.9", 3, "no Service has 10.96.9.9; 10.96.0.0/16 is a Service CIDR, so packets to it are dropped"),
+        ("10.96.0.10:80/udp", 3, "10.96.0.10 is a cluster IP of shop/frontend, which has port 80 for tcp only, so "),
+        ("frontend", 3, "there is no Service default/frontend; did you mean shop/frontend?"),
+        ("shop/zebra", 3, "there is no Service shop/zebra\n"),
+    ],
+)
+def test_first_line_is_the_conclusion(manifests: Path, what: str, status: int, line: str) -> None:
+    done = invoke(what, "-f", str(manifests), *FLAGS)
+    assert done.exit_code == status
+    assert done.stdout.startswith(line)
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_json_output_matches_the_schema(manifests: Path, name: str) -> None:
+    done = invoke(QUESTIONS[name], "-f", str(manifests), *FLAGS, "-o", "json")
+    found = json.loads(done.stdout)
+    jsonschema.validate(found, json.loads(SCHEMA.read_text()))
+    kinds = {each.name.lower() for each in Sentence}
+    assert {statement["kind"] for statement in found["conclusion"]} <= kinds
+
+
+def test_schema_is_current() -> None:
+    """``python -m tests.explain.write_golden`` updates it."""
+    assert json.loads(SCHEMA.read_text()) == schema()
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema of an explanation."""
+    found = msgspec.json.schema(form.Explanation)
+    for kind in found["$defs"].values():
+        kind["description"] = cleandoc(kind["description"])
+        kind["additionalProperties"] = False
+    written: dict[str, Any] = json.loads(
+        json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **found})
+    )
+    return written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["10.96.0.300"], "WHAT: '10.96.0.300' is not an IP address"),
+        (["web", "--local-address", "x"], "--local-address"),
+        (["web", "--node", " "], "--node: the name is empty"),
+        (["web", "-f", "/nonexistent"], "/nonexistent: No such file or directory"),
+    ],
+)
+def test_bad_input_is_an_error(manifests: Path, arguments: list[str], message: str) -> None:
+    with pytest.raises(KnftError) as raised:
+        invoke("-f", str(manifests), *FLAGS, *arguments)
+    assert message in str(raised.value)
+
+
+def test_flags_of_manifests_need_manifests() -> None:
+    with pytest.raises(KnftError, match="--masquerade-all requires -f"):
+        invoke("web", "--masquerade-all")
+    with pytest.raises(KnftError, match="--live requires -f"):
+        invoke("web", "--live")
+
+
+def test_names_of_pods_and_zones_cannot_control_the_terminal(tmp_path: Path) -> None:
+    """The API server validates them; a file may have anything there."""
+    path = write_manifests(tmp_path)
+    path.write_text(path.read_text().replace("frontend-7d4b9c6f5-11abc", '"\\e[31m"'))
+    done = invoke("shop/frontend", "-f", str(path), *FLAGS)
+    assert "\x1b" not in done.stdout
+    assert "\\x1b[31m" in done.stdout
+
+
+def test_wrong_pods_and_zones_are_ignored(tmp_path: Path) -> None:
+    """As the daemon ignores them, whatever their type is."""
+    path = write_manifests(tmp_path)
+    path.write_text(
+        path.read_text().replace("zone: zone-b", "zone: [1]").replace("name: frontend-7d4b9c6f5-11abc", "name: 7")
+    )
+    done = invoke("shop/frontend", "-f", str(path), *FLAGS)
+    assert done.stdout.startswith("2 of 4 IPv4 endpoints of shop/frontend:http get connections")
+    assert "zone-b" not in done.stdout

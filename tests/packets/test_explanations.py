@@ -1,0 +1,334 @@
+"""Every sentence of ``knft explain`` with real packets: what it says of a destination is what clients get there.
+
+``explained.yaml`` has the Services, ``CASES`` the questions. For each question, packets go to every frontend of the
+explanation, from every kind of client that it names.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from knft.cli.main import cli
+from knft.cli.manifests import read_manifests
+from knft.cli.options import config_from_options
+from knft.comparison.explained import kernel_rules, kernel_source, object_source
+from knft.explain.explain import explain
+from knft.explain.explanation import ExplainedPort, Explanation
+from knft.explain.facts import facts_of_rules
+from knft.explain.outcomes import ClientOutcome
+from knft.explain.query import parse_query
+from knft.explain.sentences import Sentence
+from knft.explain.sources import KernelSource, ObjectSource
+from knft.families import FAMILY_OF_VERSION
+from tests.explain.used_endpoints import check_used_endpoints
+from tests.packets.captured import Captured
+from tests.packets.connected_clients import Clients
+from tests.packets.modes import Nftables
+from tests.packets.scenario_runner import ScenarioRunner, scenario_runner
+from tests.support.families import address, in_family
+from tests.support.knft_command import NODE_FLAG
+from tests.support.lab import plan
+from tests.support.lab.outcomes import Answered, Rejected, Silent
+from tests.support.lab.topology import Lab
+from tests.support.scenario import VERSIONS, Scenario, read_file
+
+pytestmark = pytest.mark.kernel
+
+SCENARIO, WITHOUT_NODE_PORTS = read_file(Path(__file__).with_name("explained.yaml"))
+
+
+class Direct(NamedTuple):
+    """A packet whose outcome a sentence states in words: client, destination, and the answering host if it has one."""
+
+    client: str
+    to: str
+    outcome: str
+
+
+class Case(NamedTuple):
+    """A question, the sentences that its explanation has (it may have more), and packets for sentences in words."""
+
+    what: str
+    sentences: tuple[Sentence, ...]
+    packets: tuple[Direct, ...] = ()
+
+
+S = Sentence
+_NO_RULES = "dropped"
+CASES = (
+    Case("served", (S.SERVED, S.USED, S.HAIRPIN)),
+    Case("sticky:http", (S.SERVED,)),
+    Case("default/conditions:80", (S.SERVED, S.USED, S.NOT_READY, S.NOT_SERVING, S.TERMINATES)),
+    Case("ending", (S.SERVED, S.USED_TERMINATING, S.NOT_READY)),
+    Case("outer", (S.SERVED, S.OTHER_NODE)),
+    Case("zoned", (S.OTHER_ZONE,)),
+    Case("hinted", (S.HINTED_NODE,)),
+    Case("no-slices", (S.NO_SLICES,)),
+    Case("other-port", (S.PORT_NOT_IN_SLICES,)),
+    Case("no-endpoints", (S.NO_ENDPOINTS,)),
+    Case("none-ready", (S.NONE_READY,)),
+    Case("inner-elsewhere", (S.INTERNAL_NONE_LOCAL,)),
+    Case("outer-elsewhere", (S.EXTERNAL_NONE_LOCAL,)),
+    Case("older", (S.ALSO_CLAIMED, S.LOST_BY_KIND, S.LOST_FRONTENDS)),
+    Case("younger", (S.LOST_BY_AGE,)),
+    Case("beta", (S.LOST_BY_NAME,)),
+    Case("alpha", (S.ALSO_CLAIMED,)),
+    Case("two-ports", (S.ALL_SERVED,)),
+    Case("half", (S.SOME_UNSERVED, S.PORT_NOT_IN_SLICES)),
+    Case("names", (S.SERVED,)),
+    Case("headless", (S.HEADLESS,), (Direct("local-4", "[$remote-3]:8080", "remote-3"),)),
+    Case("elsewhere", (S.EXTERNAL_NAME,), (Direct("outside", "[$external.97]:80", "remote"),)),
+    Case("unassigned", (S.NO_CLUSTER_IP,), (Direct("outside", "[$external.97]:80", "remote"),)),
+    Case("foreign", (S.OTHER_PROXY,), (Direct("outside", "[$cluster.61]:80", "dropped"),)),
+    Case("wide", (S.TOO_MANY_FRONTENDS,), (Direct("outside", "[$cluster.62]:80", "dropped"),)),
+    Case("crowded", (S.TOO_MANY_ENDPOINTS,)),
+    Case("[$cluster.20]:80", (S.FRONTEND, S.SERVED)),
+    Case("[$node]:30020", (S.FRONTEND,)),
+    Case(":30020", (S.FRONTEND,)),
+    Case("$cluster.22", (S.ADDRESS,)),
+    Case("$external.20", (S.ADDRESS,)),
+    Case("$local-2", (S.ENDPOINT, S.NOT_SERVING)),
+    Case("[$remote-1]:8084", (S.ENDPOINT, S.USED_FOR_SOME)),
+    Case("$remote-2", (S.ENDPOINT, S.USED_BY_SOME)),
+    Case("served:81", (S.NO_SUCH_PORT,), (Direct("outside", "[$cluster.20]:81", "rejected"),)),
+    Case("default/serve", (S.NO_SERVICE, S.DID_YOU_MEAN)),
+    Case("[$cluster.99]:80", (S.UNALLOCATED,)),
+    Case("$cluster.99", (S.UNALLOCATED,), (Direct("outside", "[$cluster.99]:80", "dropped"),)),
+    Case("[$cluster.20]:81", (S.CLUSTER_IP_OTHER_PORT,)),
+    Case("[$cluster.53]:53", (S.CLUSTER_IP_OTHER_PROTOCOL,)),
+    Case("[$external.96]:80", (S.EXTERNAL_OTHER_PORT,)),
+    Case("[$external.99]:80", (S.NOT_A_FRONTEND,)),
+    Case("[$external.98]:80", (S.PROXY_MODE,)),
+    Case("[$external.97]:80", (S.OF_UNSERVED, S.EXTERNAL_NAME, S.UNSERVED_KEPT)),
+    Case("[$node]:31999", (S.NODE_ADDRESS,)),
+    Case("[$node.pods]:30020", (S.NODE_PORT_ELSEWHERE,)),
+    Case("[$node]:30053/tcp", (S.NODE_PORT_OTHER_PROTOCOL,)),
+    Case(":31999", (S.NO_NODE_PORT,), (Direct("outside", "[$node]:31999", "reset"),)),
+    Case(":30053", (S.NODE_PORT_OTHER_PROTOCOL,), (Direct("outside", "[$node]:30053", "reset"),)),
+)
+_LARGE_PORTS, _LARGE_ADDRESSES, _ENDPOINTS = 500, 101, 151
+IN_OTHER_TESTS = frozenset(
+    {
+        S.NO_NODE_PORT_ADDRESS,
+        S.NO_PORTS,
+        S.UNSERVED_DROPPED,
+        S.KERNEL_NO_SERVICE,
+        S.KERNEL_SERVED,
+        S.KERNEL_UNSERVED,
+        S.KERNEL_EQUAL,
+        S.KERNEL_DIFFERENT,
+        S.KERNEL_EXTRA,
+        S.KERNEL_NO_TABLE,
+    }
+)
+"""The sentences of the tests below the one of ``CASES``."""
+
+
+def test_every_sentence_has_packets() -> None:
+    assert {sentence for case in CASES for sentence in case.sentences} | IN_OTHER_TESTS == set(Sentence)
+
+
+def _large_objects() -> list[dict[str, Any]]:
+    """Return a Service with too many frontends, and one with too many endpoints."""
+    ports = [{"name": f"p{number}", "port": 80 + number} for number in range(_LARGE_PORTS)]
+    external = [f"198.18.0.{number}" for number in range(1, _LARGE_ADDRESSES)]
+    names = [{"name": "http", "port": 8080}, *({"name": f"p{number}", "port": 8080} for number in range(999))]
+    return [
+        _service("wide", clusterIP="$cluster.62", externalIPs=external, ports=ports),
+        _service("crowded", clusterIP="$cluster.63", ports=[{"name": "http", "port": 80}]),
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": "crowded", "labels": {"kubernetes.io/service-name": "crowded"}},
+            "ports": names,
+            "endpoints": [{"addresses": ["$local-1"], "nodeName": "node-1"}] * _ENDPOINTS,
+        },
+    ]
+
+
+def _service(name: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec}
+
+
+WHOLE = Scenario(SCENARIO.title, [*SCENARIO.objects, *_large_objects()], ())
+
+
+class Explained(NamedTuple):
+    """The node with a scenario's rules, the sources of explanations, and clients in the lab."""
+
+    runner: ScenarioRunner
+    captured: Captured
+    objects: ObjectSource
+    kernel: KernelSource
+    clients: Clients
+
+    def explain(self, what: str, version: plan.Version) -> Explanation:
+        return explain(parse_query(in_family(what, version)), self.objects)
+
+
+class Node:
+    """The node under test with the rules of one scenario at a time."""
+
+    def __init__(self, runner: ScenarioRunner) -> None:
+        self._runner = runner
+        self._loaded: tuple[Scenario, Explained] | None = None
+
+    def load(self, scenario: Scenario) -> Explained:
+        if self._loaded is None or self._loaded[0] is not scenario:
+            self._runner.apply(scenario)
+            captured = self._runner.mode.capture(self._runner.namespace)
+            objects = _object_source(self._runner.folder, scenario, captured)
+            kernel = kernel_source(captured.rule_sets, captured.node_addresses)
+            self._loaded = scenario, Explained(self._runner, captured, objects, kernel, Clients(self._runner.lab))
+        return self._loaded[1]
+
+
+@pytest.fixture(scope="module")
+def node(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    with scenario_runner(lab, tmp_path_factory.mktemp("explained"), Nftables()) as runner:
+        yield Node(runner)
+
+
+@pytest.fixture
+def explained(node: Node) -> Explained:
+    return node.load(WHOLE)
+
+
+def _object_source(folder: Path, scenario: Scenario, captured: Captured, *more: str) -> ObjectSource:
+    arguments = ["WHAT", "-f", str(folder), *NODE_FLAG, *scenario.arguments(), *more]
+    options = cli.commands["explain"].make_context("explain", arguments).params
+    changes = read_manifests((str(folder),), described=True)
+    return object_source(changes, config_from_options(options), captured.node_addresses)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_packets_agree_with_every_sentence(explained: Explained, version: plan.Version) -> None:
+    for case in CASES:
+        found = explained.explain(case.what, version)
+        assert {each.name.lower() for each in case.sentences} <= _kinds(found), (case.what, found)
+        ports = [port for port in found.ports if port.family == FAMILY_OF_VERSION[version].value]
+        assert ports or found.outcomes or case.packets or Sentence.NO_SERVICE in case.sentences, case.what
+        for port in ports:
+            _check_port(explained, port)
+        target = parse_query(in_family(case.what, version))
+        explained.clients.check(found.outcomes, getattr(target, "address", ""), getattr(target, "port", 0), "TCP")
+        for packet in case.packets:
+            _check_direct(explained, packet, version)
+
+
+def _kinds(found: Explanation) -> set[str]:
+    """Return the sentences that an explanation has, and check that each is one."""
+    statements = [*found.conclusion, *found.kernel]
+    for port in found.ports:
+        statements += (port.conclusion, *port.problems, *port.notes)
+        statements += (each for frontend in port.frontends for each in frontend.claims)
+        statements += (use.reason for each in port.endpoints for use in each.uses)
+    return {each.kind for each in statements}
+
+
+def _check_port(explained: Explained, port: ExplainedPort) -> None:
+    """Send packets to the frontends of a Service port; the kernel's rules alone must explain the same."""
+    owned = [frontend for frontend in port.frontends if frontend.is_owned]
+    for frontend in owned:
+        assert frontend.outcomes, frontend.what
+        explained.clients.check(frontend.outcomes, frontend.at, frontend.port, port.protocol)
+        if not port.other_endpoints:
+            check_used_endpoints(port, frontend)
+    for note in () if port.affinity_seconds or port.other_endpoints else port.notes:
+        assert note.kind == Sentence.HAIRPIN.name.lower()
+        assert any(explained.clients.reaches_itself(port, frontend) for frontend in owned)
+
+
+def _check_direct(explained: Explained, packet: Direct, version: plan.Version) -> None:
+    where, _, port = in_family(packet.to, version).rpartition(":")
+    target = where.removeprefix("[").removesuffix("]")
+    found = explained.clients.dial(packet.client, target, int(port), silent=packet.outcome == "dropped")
+    if isinstance(found, Answered):
+        assert (found.server, found.source) == (packet.outcome, address(packet.client, version))
+        return
+    expected = {"dropped": Silent(), "rejected": Rejected("icmp"), "reset": Rejected("reset")}
+    assert found == expected[packet.outcome], packet
+
+
+def test_explanations_from_the_kernel_alone_have_the_same_outcomes(explained: Explained) -> None:
+    """Packets were sent for these outcomes in the test above."""
+    kinds = set[str]()
+    for case in CASES:
+        for version in VERSIONS:
+            query = parse_query(in_family(case.what, version))
+            ports = {(port.port, port.protocol, port.family): port for port in explain(query, explained.objects).ports}
+            found = explain(query, explained.kernel)
+            kinds |= _kinds(found)
+            for port in found.ports:
+                other = ports[port.port, port.protocol, port.family]
+                assert _outcomes(port) == _outcomes(other), case.what
+                assert port.affinity_seconds == other.affinity_seconds
+    stated = (S.KERNEL_SERVED, S.KERNEL_UNSERVED, S.KERNEL_NO_SERVICE)
+    assert {each.name.lower() for each in stated} <= kinds
+
+
+def _outcomes(port: ExplainedPort) -> dict[str, tuple[ClientOutcome, ...]]:
+    return {frontend.what: frontend.outcomes for frontend in port.frontends if frontend.is_owned}
+
+
+def test_unknown_service_has_no_frontend(explained: Explained) -> None:
+    owners = [name for rules in explained.captured.rule_sets.values() for name in facts_of_rules(rules).owners.values()]
+    assert "serve" not in {name.name for name in owners}
+    assert "served" in {name.name for name in owners}
+
+
+def test_rules_of_the_kernel_are_compared_with_those_of_the_objects(explained: Explained, tmp_path: Path) -> None:
+    """The kernel has another endpoint and another NodePort than the changed manifests; packets reach the kernel's."""
+    captured = explained.captured
+    rules = kernel_rules(captured.rule_sets, captured.node_addresses)
+    what = "served"
+    equal = explain(parse_query(what), explained.objects, rules)
+    assert [each.kind for each in equal.kernel] == ["kernel_equal"]
+
+    text = (explained.runner.folder / "objects.yaml").read_text()
+    (tmp_path / "objects.yaml").write_text(text.replace("nodePort: 30020", "nodePort: 30021"))
+    changed = _object_source(tmp_path, SCENARIO, captured)
+    found = explain(parse_query(what), changed, rules)
+    assert {each.kind for each in found.kernel} == {"kernel_different", "kernel_extra"}
+    texts = " ".join(each.text for each in found.kernel)
+    assert ":30021/tcp" in texts
+    assert ":30020/tcp" in texts
+    node = plan.NODE.lan.ipv4
+    assert explained.clients.dial("outside", node, 30021) == Rejected("reset")
+    assert isinstance(explained.clients.dial("outside", node, 30020), Answered)
+
+    only_ipv4 = kernel_rules({4: captured.rule_sets[4]}, captured.node_addresses)
+    missing = explain(parse_query(what), explained.objects, only_ipv4)
+    assert [each.kind for each in missing.kernel] == ["kernel_no_table"]
+    address_of_it = explain(
+        parse_query("fd00:10:96::20"), kernel_source({4: captured.rule_sets[4]}, captured.node_addresses)
+    )
+    assert [each.kind for each in address_of_it.conclusion] == ["kernel_no_table"]
+
+
+def test_node_ports_that_no_address_accepts(node: Node) -> None:
+    explained = node.load(WITHOUT_NODE_PORTS)
+    for version in VERSIONS:
+        (port,) = (
+            port
+            for port in explained.explain("served", version).ports
+            if port.family == FAMILY_OF_VERSION[version].value
+        )
+        assert [each.kind for each in port.problems] == ["no_node_port_address"]
+        own = plan.NODE.lan.of(version)
+        assert explained.clients.dial("outside", own, 30020) == Rejected("reset")
+        missing = explained.explain(f"[{own}]:30020", version)
+        assert [each.kind for each in missing.conclusion] == ["node_port_elsewhere"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_service_without_ports_is_dropped(node: Node, version: plan.Version) -> None:
+    """A server answers at its address, unless knft drops the packets."""
+    explained = node.load(WITHOUT_NODE_PORTS)
+    assert {"no_ports"} == _kinds(explained.explain("portless", version))
+    found = explained.explain("[$cluster.99]:80", version)
+    assert [each.kind for each in found.conclusion] == ["of_unserved", "no_ports", "unserved_dropped"]
+    assert {outcome.fate for outcome in found.outcomes} == {"dropped"}
+    explained.clients.check(found.outcomes, address("cluster.99", version), 80, "TCP")
