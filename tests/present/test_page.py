@@ -165,6 +165,7 @@ def test_page_with_a_loss_says_so_and_names_its_services_once_at_the_top() -> No
     top, _, rest = text.partition('<section id="expected">')
 
     assert '<p class="all-clear loss">' in top
+    assert "All packets have the same outcome on both sides, except for the expected differences below" in top
     assert top.count("web:http") + top.count('<span class="ns">default/</span>web</span>') == 1
     assert rest.count('<tbody class="once">') == rest.count('<p class="loses">') == 1
     assert "lasses" not in re.sub(r"<(style|script)>.*?</\1>", "", text, flags=re.DOTALL)
