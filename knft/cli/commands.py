@@ -13,6 +13,7 @@ from knft.cli.flags import (
     backend_flags,
     file_option,
     node_flags,
+    packet_flags,
     reject_conflicting_sides,
     reject_flags_of_other_backends,
     reject_render_flags,
@@ -107,6 +108,11 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
       knft render -f PATH --node NAME --declarations | nft -f -
       knft render -f PATH --node NAME --family ipv4 -o json | nft -j -f -
 
+    To capture the objects for -f, run
+
+    \b
+      kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
+
     With --backend iptables or ipvs, print what kube-proxy does in that mode: a shell script that runs each tool with
     its input, or with --part only the input of one tool.
 
@@ -149,6 +155,11 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
 
     knft's rules are rendered from the manifests of -f. Without -f, --live reads knft's tables from the kernel.
 
+    To capture the objects for -f, run
+
+    \b
+      kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
+
     With --watch, print each new result, starting with a line with the time (with -o json an object per line), until
     SIGTERM or SIGINT, and exit with status 0.
 
@@ -156,7 +167,7 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
     outcomes on the two sides, or reach a rule that knft cannot interpret; or the output could not be written. 2: a rule
     set cannot be read. 3: nothing was compared, because neither side has a Service, no IP family has rules on both
     sides, or knft can interpret no rule that packets reach.
-    """
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
     if not options["paths"]:
         reject_render_flags(context)
     reject_conflicting_sides(context)
@@ -169,11 +180,9 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
 @click.option("--from", "from_", required=True, metavar="IP",
               help="Address of the client: another host, a pod, or the node itself.")  # fmt: skip
 @click.option("--to", required=True, metavar="ADDR:PORT[/PROTOCOL]",
-              help="Destination, such as 10.96.0.10:80/tcp or [fd00::10]:53/udp; default protocol: tcp.")  # fmt: skip
-@click.option("--in-interface", metavar="IF",
-              help="Input interface of the packet; default: all that rules distinguish.")  # fmt: skip
-@click.option("--remembered", metavar="IP:PORT",
-              help="Endpoint in the client's affinity entry, from an earlier connection.")  # fmt: skip
+              help="Destination, such as 10.96.0.10:80/tcp, [fd00::10]:53/udp or 10.96.0.10/icmp; default protocol: "
+                   "tcp.")  # fmt: skip
+@packet_flags
 @file_option("-f", "--filename", "paths", multiple=True, metavar="PATH",
               help="Manifest, directory of manifests, or - for standard input: source of the rules.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKENDS), default="nftables", show_default=True,
@@ -191,14 +200,20 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
     The node's addresses come from the Node object or --node-ip, from --local-address, and for the rules of this
     machine from its interfaces.
 
+    To capture the objects for -f, run
+
+    \b
+      kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
+
     Exit status 0: the packet was traced, whatever its outcome. 1: the kernel's tables cannot be read, or the
-    output could not be written. 2: invalid flags, or a rule set cannot be read.
-    """
+    output could not be written. 2: invalid flags, or a rule set cannot be read. 3: the outcome depends on the node's
+    addresses, and they are unknown.
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
     if not options["paths"]:
         reject_render_flags(context)
     from knft.cli.trace import trace as trace_command  # noqa: PLC0415
 
-    trace_command(**options)
+    context.exit(trace_command(**options))
 
 
 @cli.command(short_help="Explain a Service, an address, a NodePort or an endpoint.")

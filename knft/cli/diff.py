@@ -14,6 +14,7 @@ from knft.cli.capture_files import capture_from_options
 from knft.cli.kube_proxy_options import kube_proxy_options
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
+from knft.cli.terminal import terminal_width, use_colours
 from knft.comparison.compare import compare
 from knft.comparison.sides import KnftInput, Sides, captured_sides, rendered_sides
 from knft.config import Config, parse_addresses
@@ -114,7 +115,9 @@ def _metadata(options: dict[str, Any], sides: Sides) -> ReportMetadata:
 def _format(report: Report, output: str) -> str:
     from knft import present  # noqa: PLC0415 - loads rich or Jinja2
 
-    return {"table": present.table, "json": present.json, "html": present.html}[output](report)
+    if output == "table":
+        return present.table(report, width=terminal_width(), colours=use_colours())
+    return {"json": present.json, "html": present.html}[output](report)
 
 
 @contextmanager

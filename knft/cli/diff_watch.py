@@ -48,7 +48,7 @@ def _lines(now: str, result: WatchResult) -> Iterator[str]:
     if result.state == "nothing":
         yield f"{now} nothing was compared in {sides}: {escape_invisible(result.error)}"
     elif result.state == "equal":
-        expected = f", except for expected differences ({result.expected} packet classes)" if result.expected else ""
+        expected = f", except for expected differences ({result.expected} kinds of packets)" if result.expected else ""
         yield f"{now} equal: packets have the same outcome in {sides}{expected}"
     else:
         yield f"{now} different: some packets have different outcomes in {sides}"

@@ -142,6 +142,33 @@ _CAPTURE_FLAGS = (
 """Flags that name captured rule sets."""
 
 
+_PACKET_FLAGS = (
+    click.option("--from-port", type=click.IntRange(0, 65535), metavar="PORT",
+                 help="Source port of the packet; default: all that rules distinguish."),
+    click.option("--in-interface", metavar="IF",
+                 help="Input interface of the packet; default: all that rules distinguish."),
+    click.option("--out-interface", metavar="IF",
+                 help="Output interface of the packet; default: all that rules distinguish."),
+    click.option("--state", type=click.Choice(["new", "established", "invalid"]), default="new", show_default=True,
+                 help="State of the packet in conntrack; new: the first packet of a connection."),
+    click.option("--remembered", metavar="IP:PORT",
+                 help="Endpoint in the client's affinity entry, from an earlier connection."),
+    click.option("--remembered-through", metavar="ADDR:PORT[/PROTOCOL]",
+                 help="Destination of that earlier connection; default: that of --to."),
+    click.option("--node-has", multiple=True, metavar="IP",
+                 help="Further address of the node, for which its rules are not rendered."),
+    click.option("--unbound", is_flag=True,
+                 help="The process of the node that sends the packet lets the kernel select the source. In mode ipvs "
+                      "that is the destination, if kube-ipvs0 has it."),
+)  # fmt: skip
+"""Flags that describe a packet, besides --from and --to."""
+
+
+def packet_flags(command: Command) -> Command:
+    """Add the flags that describe a packet, besides --from and --to."""
+    return _with(command, _PACKET_FLAGS)
+
+
 def node_flags(command: Command, *, needs_node: bool = True) -> Command:
     """Add the flags that describe node and cluster to a command."""
     description = "Name of this node, as in nodeName." + ("" if needs_node else "  [required with -f]")

@@ -10,6 +10,7 @@ from knft.cli.capture_files import capture_from_options
 from knft.cli.kube_proxy_options import kube_proxy_options
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
+from knft.cli.terminal import terminal_width, use_colours
 from knft.cli.trace_packet import PacketQuery, packet_class, parse_query
 from knft.cli.trace_text import format_trace
 from knft.comparison.captures import Rules, read_capture
@@ -21,10 +22,16 @@ from knft.families import IpVersion
 from knft.interpret.compare import formatting
 from knft.interpret.compare.services import ServiceNames
 from knft.interpret.outcomes import PacketClass
-from knft.interpret.ranges import Ranges, subtract
-from knft.interpret.trace import Trace, TracedClient, Tracer
-from knft.protocols import PROTOCOL_NAMES
+from knft.interpret.ranges import LOOPBACK, Ranges, subtract
+from knft.interpret.rules import State
+from knft.interpret.trace import Trace, TracedClient, Tracer, is_input_missing, undecided_case
 from knft.proxy_mode import Mode
+
+STATUS_INPUT_MISSING = 3
+"""The exit status if the outcome depends on the node's addresses, which are unknown."""
+
+_NO_ADDRESS = "no address of the node is known; name its addresses with --local-address"
+_MISSING = "the node's addresses are unknown, and if {} is one of them, the packet has another outcome"
 
 
 class RuleSource(Struct, frozen=True):
@@ -37,12 +44,16 @@ class RuleSource(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def trace(*, output: str, **options: Any) -> None:  # noqa: ANN401 - click's values
-    """Print the trace; raise UsageError, SourceError, CaptureError or KernelError."""
+def trace(*, output: str, **options: Any) -> int:  # noqa: ANN401 - click's values
+    """Print the trace, and return the exit status; raise UsageError, SourceError, CaptureError or KernelError."""
     query = parse_query(options)
     source = _rule_source(options)
     found = trace_packet(query, source)
-    click.echo(msgspec.json.encode(found) + b"\n" if output == "json" else format_trace(found), nl=False)
+    if output == "json":
+        click.echo(msgspec.json.encode(found) + b"\n", nl=False)
+    else:
+        click.echo(format_trace(found, width=terminal_width(), colours=use_colours()), nl=False)
+    return STATUS_INPUT_MISSING if is_input_missing(found) else 0
 
 
 def trace_packet(query: PacketQuery, source: RuleSource) -> Trace:
@@ -54,31 +65,49 @@ def trace_packet(query: PacketQuery, source: RuleSource) -> Trace:
         raise CaptureError(msg)
     # An address that another interface has too is an address of the node without kube-ipvs0 as well.
     rules = msgspec.structs.replace(rules, ipvs_addresses=subtract(rules.ipvs_addresses, node_addresses))
-    packet = packet_class(query, rules, node_addresses)
-    tracer = Tracer(rules, node_addresses)
-    client = _client(query, packet, tracer)
     to = query.to
+    packet = packet_class(query, to, rules, node_addresses)
+    tracer = Tracer(rules, node_addresses)
+    client = _client(query, packet, tracer, packet_class(query, query.remembered_through or to, rules, node_addresses))
     listed = [one for one in (source.rules_with_service_names.get(version), rules) if one is not None]
     names = ServiceNames(listed)
+    ways = tracer.alternatives(packet, client)
+    service = names.name(to.address, to.protocol, to.port, is_local=packet.is_local)
+    if service is None and not subtract(node_addresses, LOOPBACK[version]):
+        service = names.name(to.address, to.protocol, to.port, is_local=True)
+        if service is not None or _is_served_if_local(tracer, packet, client):
+            ways = (undecided_case(_MISSING.format(formatting.format_address(version, to.address))),)
     return Trace(
         rule_set=source.name,
         family=f"IPv{version}",
         source=formatting.format_address(version, query.source),
         sender=packet.origin,
         interface=query.interface or "",
-        destination=f"{formatting.format_socket(version, to.address, to.port)}/{PROTOCOL_NAMES[query.protocol]}",
-        service=names.name(to.address, query.protocol, to.port, is_local=packet.is_local),
+        destination=formatting.format_frontend(version, to.address, to.protocol, to.port or 0),
+        service=service,
         client=client.text,
-        ways=tracer.alternatives(packet, client),
+        ways=ways,
         remarks=source.warnings,
+        state=query.state,
+        source_port=query.source_port,
+        output_interface=query.output_interface or "",
     )
 
 
-def _client(query: PacketQuery, packet: PacketClass, tracer: Tracer) -> TracedClient:
+def _is_served_if_local(tracer: Tracer, packet: PacketClass, client: TracedClient) -> bool:
+    """Return whether a packet would reach an endpoint if its destination were an address of the node."""
+    cases = tracer.alternatives(msgspec.structs.replace(packet, is_local=True), client)
+    return any(end.endpoint for case in cases for end in case.ends)
+
+
+def _client(query: PacketQuery, packet: PacketClass, tracer: Tracer, earlier: PacketClass) -> TracedClient:
+    """Return the client and its affinity entries; ``earlier`` are packets of its earlier connection."""
     endpoint = query.remembered
     if endpoint is None:
         return tracer.client_in_rule_set(packet, query.source)
-    found = tracer.client_sent_to(packet, endpoint.address, endpoint.port)
+    states: frozenset[State] = frozenset({"new"})
+    opening = msgspec.structs.replace(earlier, fields=earlier.fields._replace(states=states))
+    found = tracer.client_sent_to(opening, endpoint.address, endpoint.port)
     if found is None:
         where = formatting.format_socket(endpoint.version, endpoint.address, endpoint.port)
         msg = f"--remembered: the rules have no session affinity for endpoint {where} at this frontend"
@@ -95,7 +124,7 @@ def _rule_source(options: dict[str, Any]) -> RuleSource:
         msg = "-f cannot be used with captured rules; leave out -f or the captures"
         raise UsageError(msg)
     addresses = _addresses_from_flags(options)
-    warnings = () if addresses else ("no address of the node is known; name its addresses with --local-address",)
+    warnings = () if addresses else (_NO_ADDRESS,)
     names = ", ".join(capture.source_names.values())
     return RuleSource(names, read_capture(capture), {}, address_ranges(addresses), warnings)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from knft.interpret.trace import Trace, TracedCase, TracedOutcome, TracedRule
 from knft.present.formatting import escape_invisible
+from knft.present.layout import Layout
 
 _DISPOSITION_TEXTS = {
     "delivered": "is delivered",
@@ -11,49 +12,63 @@ _DISPOSITION_TEXTS = {
     "dropped": "is dropped",
     "undecided": "is undecided",
 }
+_COLOURS = {"delivered": "green", "rejected": "red", "dropped": "red", "undecided": "yellow"}
+_STATE_TEXTS = {
+    "new": "opens a connection",
+    "established": "belongs to an established connection",
+    "invalid": "has conntrack state INVALID",
+}
+_LABEL_ROOM = 9
 
 
-def format_trace(trace: Trace) -> str:
-    """Return the trace as lines."""
-    return "\n".join(line.rstrip() for line in _lines(trace)) + "\n"
-
-
-def _lines(trace: Trace) -> Iterator[str]:
-    yield from _header(trace)
+def format_trace(trace: Trace, *, width: int | None = None, colours: bool = False) -> str:
+    """Return the trace as text; lines wrap at ``width``, or never without one."""
+    out = Layout(width, colours=colours)
+    _print_header(out, trace)
     for alternative in trace.ways:
-        yield ""
+        out.line()
         if alternative.when:
-            yield f"If {escape_invisible(' and '.join(alternative.when))}:"
-            yield ""
-        yield from _case(alternative)
+            out.line(f"If {escape_invisible(' and '.join(alternative.when))}:", "bold")
+            out.line()
+        _print_case(out, alternative)
+    return out.text
 
 
-def _header(trace: Trace) -> Iterator[str]:
-    sender = "a process of the node" if trace.sender == "node" else "from another host or a pod"
-    interface = f", input interface {escape_invisible(trace.interface)}" if trace.interface else ""
-    yield f"packet   {trace.source} → {trace.destination} ({trace.family}, {sender}{interface}), opens a connection"
-    yield f"rules    {escape_invisible(trace.rule_set)}"
-    yield f"service  {escape_invisible(trace.service) if trace.service else 'no Service has this frontend'}"
+def _print_header(out: Layout, trace: Trace) -> None:
+    for label, text in _header(trace):
+        styles = ("yellow" if label == "warning" else "dim", "")
+        out.labelled(label, escape_invisible(text), room=_LABEL_ROOM, styles=styles)
+
+
+def _header(trace: Trace) -> Iterator[tuple[str, str]]:
+    properties = [trace.family, "a process of the node" if trace.sender == "node" else "from another host or a pod"]
+    if trace.source_port is not None:
+        properties.append(f"source port {trace.source_port}")
+    properties += [f"input interface {trace.interface}"] if trace.interface else []
+    properties += [f"output interface {trace.output_interface}"] if trace.output_interface else []
+    yield "packet", f"{trace.source} → {trace.destination} ({', '.join(properties)}), {_STATE_TEXTS[trace.state]}"
+    yield "rules", trace.rule_set
+    yield "service", trace.service or "no Service has this frontend"
     if trace.client != "new":
-        yield f"client   {trace.client}"
+        yield "client", trace.client
     for warning in trace.remarks:
-        yield f"warning  {escape_invisible(warning)}"
+        yield "warning", warning
 
 
-def _case(alternative: TracedCase) -> Iterator[str]:
+def _print_case(out: Layout, alternative: TracedCase) -> None:
     if alternative.rules:
-        yield "The packet hits"
-        yield from _rules(alternative.rules, "  ")
+        out.line("The packet hits")
+        _print_rules(out, alternative.rules, 2)
     else:
-        yield "No rule acts on the packet."
-    yield ""
+        out.line("No rule acts on the packet.")
+    out.line()
     for end in alternative.ends:
-        yield _outcome(end)
-        yield from _rules(end.rules, "      ")
+        out.line(_outcome(end), f"bold {_COLOURS[end.fate]}")
+        _print_rules(out, end.rules, 6)
     if alternative.then:
-        yield ""
-        yield "After that, whatever the outcome, the packet hits"
-        yield from _rules(alternative.then, "  ")
+        out.line()
+        out.line("After that, whatever the outcome, the packet hits")
+        _print_rules(out, alternative.then, 2)
 
 
 def _outcome(outcome: TracedOutcome) -> str:
@@ -72,8 +87,13 @@ def _outcome(outcome: TracedOutcome) -> str:
     return f"{share}{text}{reason}"
 
 
-def _rules(rules: Sequence[TracedRule], indent: str) -> Iterator[str]:
+def _print_rules(out: Layout, rules: Sequence[TracedRule], indent: int) -> None:
+    """Print a line for each rule, or its action and its text on lines of their own if the terminal is too narrow."""
     for hit in rules:
-        rule = f"line {hit.line}: {hit.rule}" if hit.line else hit.rule
-        actions = escape_invisible(", ".join(hit.does) or "matches")
-        yield f"{indent}{escape_invisible(hit.chain)}: {actions}   [{escape_invisible(rule)}]"
+        rule = f"[{escape_invisible(f'line {hit.line}: {hit.rule}' if hit.line else hit.rule)}]"
+        action = f"{escape_invisible(hit.chain)}: {escape_invisible(', '.join(hit.does) or 'matches')}"
+        if out.has_room_for(f"{action}   {rule}", indent):
+            out.line(f"{action}   {rule}", indent=indent)
+        else:
+            out.line(action, indent=indent)
+            out.line(rule, "dim", indent=indent + 2)

@@ -9,6 +9,7 @@ from knft.families import IpVersion
 from knft.interpret.compare.comparison import Comparison, Progress
 from knft.interpret.compare.deciding_rules import DecidingRule, format_decision
 from knft.interpret.compare.edit import join_rule_sets
+from knft.interpret.compare.example_packets import LocalAddresses
 from knft.interpret.compare.expected_differences.catalogue import ExpectedDifferences
 from knft.interpret.compare.expected_differences.ipvs_edits import node_port_server_addresses
 from knft.interpret.compare.packet_classes import PacketClasses
@@ -40,11 +41,14 @@ def compare(sides: Sides, progress: Progress = lambda _, __: None) -> Report:
     for version in (version for version in sides.left if version in sides.right):
         comparison, names = comparison_of(version, sides)
         files = _rule_files(version, sides)
-        families.append(summarise(version, comparison.counts, comparison.differences(progress), names, files))
+        known = LocalAddresses(sides.node_addresses[version], sides.left[version].ipvs_addresses)
+        families.append(
+            summarise(version, comparison.counts, comparison.differences(progress), names, files, known=known)
+        )
         blocked += _blocking_warnings(comparison, names, files)
     seconds = time.monotonic() - started
     warnings = [*sides.warnings, *_warnings(sides, families), *blocked]
-    return Report(sides.left_name, sides.right_name, families, seconds=seconds, warnings=warnings)
+    return Report(sides.left_name, sides.right_name, families, seconds=seconds, warnings=warnings, labels=sides.labels)
 
 
 def _rule_files(version: IpVersion, sides: Sides) -> RuleFiles:
@@ -79,7 +83,7 @@ def _warnings(sides: Sides, families: Iterable[FamilyReport]) -> Iterator[str]:
     for reason, warning in _HOST_RULE_WARNINGS.items():
         classes = sum(group.classes for group in groups if reason in str(group.reason))
         if classes and sides.foreign:
-            yield f"{warning} ({classes} classes)"
+            yield f"{warning} ({classes} kinds of packets)"
 
 
 def _blocking_warnings(comparison: Comparison, names: ServiceNames, files: RuleFiles) -> Iterator[str]:
@@ -90,6 +94,7 @@ def _blocking_warnings(comparison: Comparison, names: ServiceNames, files: RuleF
         services = sorted({name for name in named if name is not None})
         if services:
             found.append((rule, services))
+    found.sort(key=lambda item: (item[0].chain, item[0].line, item[0].text))
     for rule, services in found[:_MAX_BLOCKING_RULES]:
         listed = ", ".join(services[:_MAX_SERVICES]) + (" and more" if len(services) > _MAX_SERVICES else "")
         place = format_decision(DecidingRule(files.left(rule.chain), rule.chain, rule.line, rule.text))

@@ -101,6 +101,7 @@ class LiveSides:
             foreign=found.foreign,
             right_name="knft, rendered",
             warnings=found.warnings,
+            labels=("knft (live)", "knft (rendered)"),
         )
 
 
@@ -161,6 +162,7 @@ class _MachineRules:
             foreign=self.foreign,
             right_name=knft_name,
             warnings=self.warnings,
+            labels=("kube-proxy (live)", "knft" if knft_name == "knft" else "knft (live)"),
         )
 
     def _locations(self) -> Iterator[str]:

@@ -26,6 +26,7 @@ class Sides(Struct, frozen=True, kw_only=True):
     knft's tables in the kernel and ``mode`` is None. ``right`` holds knft's rules. ``foreign`` holds the rules of other
     programs on the left: they stay in the kernel when knft replaces kube-proxy. ``warnings`` name skipped rules and
     Services. ``source_names`` maps the name of a tool to the file or command that printed the rules (``Capture``).
+    ``labels`` are short names of both sides.
     """
 
     mode: Mode | None
@@ -37,6 +38,7 @@ class Sides(Struct, frozen=True, kw_only=True):
     right_name: str = "knft"
     warnings: tuple[str, ...] = ()
     source_names: dict[str, str] = {}
+    labels: tuple[str, str] = ("kube-proxy", "knft")
 
 
 class KnftInput(Struct, frozen=True):
@@ -71,6 +73,7 @@ def captured_sides(capture: Capture, knft: KnftInput) -> Sides:
         node_addresses=node_addresses,
         foreign={version: foreign_rules(rules, node_addresses[version]) for version, rules in kube_proxy.items()},
         source_names=capture.source_names,
+        labels=("kube-proxy (captured)", "knft"),
     )
 
 
@@ -90,6 +93,7 @@ def rendered_sides(knft: KnftInput, kube_proxy: KubeProxyOptions) -> Sides:
         right=knft.rules(),
         node_addresses=knft.node_addresses(),
         warnings=rendered.warnings,
+        labels=("kube-proxy (rendered)", "knft"),
     )
 
 

@@ -16,7 +16,7 @@ from knft.interpret.compare import formatting
 from knft.interpret.compare.partition import Piece, partition
 from knft.interpret.outcomes import AffinityEntry, Disposition, Outcome, PacketClass, PacketFields, RuleHit, rule_hits
 from knft.interpret.ranges import Ranges
-from knft.interpret.rules import Element, Field, InSet, Probability, RuleSet
+from knft.interpret.rules import Element, Field, InSet, Probability, RuleSet, State
 from knft.interpret.walk.recording import RecordingWalker
 
 
@@ -66,13 +66,15 @@ class TracedCase(Struct, frozen=True):
 
 
 class Trace(Struct, frozen=True):
-    """The first packet of a connection, and what a rule set does to it.
+    """A packet, and what a rule set does to it.
 
     ``rule_set`` is the name of the rule set. ``ways`` are the alternatives: one for each combination of values that the
     command line leaves open. ``remarks`` are warnings. ``service`` is the Service port of the destination, null if it
     is no frontend. ``sender`` is ``node`` for a process of the node. ``interface`` is
     empty if the command line names none. ``client`` is
-    ``new``, or what session affinity remembers of it. ``version`` is the version of this format.
+    ``new``, or what session affinity remembers of it. ``version`` is the version of this format. ``state`` is the
+    packet's state in conntrack: new for the first packet of a connection. ``source_port`` is null and
+    ``output_interface`` is empty if the command line names none.
     """
 
     rule_set: str
@@ -86,6 +88,20 @@ class Trace(Struct, frozen=True):
     ways: tuple[TracedCase, ...]
     remarks: tuple[str, ...] = ()
     version: int = 1
+    state: State = "new"
+    source_port: int | None = None
+    output_interface: str = ""
+
+
+def undecided_case(reason: str) -> TracedCase:
+    """Return the case of a packet whose outcome cannot be computed, because input is missing."""
+    end = TracedOutcome("1", 100.0, "undecided", endpoint="", source="kept", why=reason, seconds=None, rules=())
+    return TracedCase((), (), (end,), ())
+
+
+def is_input_missing(trace: Trace) -> bool:
+    """Return whether input is missing: no rule is the reason that the outcome is undecided."""
+    return any(not case.rules and end.fate == "undecided" and not end.rules for case in trace.ways for end in case.ends)
 
 
 class TracedClient(Struct, frozen=True):

@@ -9,8 +9,8 @@ from knft.interpret.compare.report import Report
 
 
 def table(report: Report, *, width: int | None = None, colours: bool = False) -> str:
-    """Return a report as tables; lines fold at ``width``, or never without one."""
-    from knft.present.text import table as render  # noqa: PLC0415 - loads rich
+    """Return a report as text; lines wrap at ``width``, or never without one."""
+    from knft.present.text import table as render  # noqa: PLC0415
 
     return render(report, width=width, colours=colours)
 

@@ -5,8 +5,8 @@ removed or changes its meaning; new keys do not change it.
 
     version    1
     verdict    the result: equal (no unexpected differences), different, undecided, or nothing (no Service compared)
-    left       name of the side; "from" is empty, since the name of a captured side contains its files
-    right      name of the side, and in "from" the manifests that knft's rules were rendered from
+    left       name of the side, and a short "label"; "from" is empty: the name of a captured side contains its files
+    right      name of the side, a short "label", and in "from" the manifests that knft's rules were rendered from
     about      metadata: node, addresses, date, command, version of knft; unknown values are empty
     seconds    duration of the comparison
     remarks    warnings
@@ -20,13 +20,14 @@ Examples
 --------
       undecided    groups: service, sentence (a description), classes, examples
       unread       rules that were read but not interpreted: side (left or right), chain, line (0 if unknown), text
-      by_intent    expected differences: reason, service, sentence (a description), classes, examples
+      by_intent    expected differences: reason, service, sentence (a description), loses (whether the left side serves
+                   packets that the right side does not serve), classes, examples
 
 An example has sender, destination and client as text; for each side the outcomes (share of the clients as a fraction,
 fate (delivered, rejected, dropped or undecided), endpoint, source, affinity timeout in seconds or null, reply of a
 rejection ("" for port unreachable), overwritten bits of the packet's mark, IPVS scheduler ("" if it chooses equally
-often)); the rules that the packets hit, in order; and the rule that decides (file or command, chain, line, text), or
-null.
+often)); the rules that the packets hit, in order; the rule that decides (file or command, chain, line, text), or
+null; and in "trace" the flags of knft trace for one of the packets.
 
 """
 
@@ -46,8 +47,8 @@ def json(report: Report) -> str:
     document = {
         "version": VERSION,
         "verdict": report.result,
-        "left": {"name": report.left_name, "from": metadata.pop("left_files")},
-        "right": {"name": report.right_name, "from": metadata.pop("right_files")},
+        "left": {"name": report.left_name, "label": report.left_label, "from": metadata.pop("left_files")},
+        "right": {"name": report.right_name, "label": report.right_label, "from": metadata.pop("right_files")},
         "about": metadata,
         "seconds": report.seconds,
         "remarks": report.warnings,
@@ -83,6 +84,7 @@ def _family(report: FamilyReport) -> dict[str, Any]:
                 "reason": group.reason,
                 "service": group.service,
                 "sentence": group.description,
+                "loses": group.is_loss,
                 **_classes_and_examples(group),
             }
             for group in expected

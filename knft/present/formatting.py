@@ -24,6 +24,11 @@ def format_number(count: int) -> str:
     return f"{count:,}".replace(",", " ")
 
 
+def format_packet_kinds(count: int) -> str:
+    """Return a number of packet classes, as readers know them."""
+    return f"{count} {'kind' if count == 1 else 'kinds'} of packets"
+
+
 def format_count(count: int, noun: str) -> str:
     """Return a number with its noun, in the plural unless it is 1."""
     plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from knft.interpret.compare.findings import Counts
 from knft.interpret.compare.report import MAX_EXAMPLES, DifferenceGroup, Example, Report, Result, UninterpretedRule
-from knft.present.formatting import format_count, format_number
+from knft.present.formatting import format_count, format_packet_kinds
 
 
 class Cause(Struct, frozen=True):
@@ -31,11 +31,15 @@ CAUSES = (
 
 
 class Summary(Struct, frozen=True):
-    """The result, a headline for it, and the counts in words."""
+    """The result, a headline for it, and the counts in words.
+
+    ``is_loss`` tells whether clients lose something by an expected difference.
+    """
 
     result: Result
     headline: str
     detail: str
+    is_loss: bool
 
 
 class Row(Struct, frozen=True):
@@ -55,7 +59,8 @@ class Section(Struct, frozen=True):
 class ExpectedDifferenceGroup(Struct, frozen=True):
     """All expected differences with one reason, in both families.
 
-    ``services`` are the Service ports; ``""`` stands for packets to addresses that belong to no Service.
+    ``services`` are the Service ports; ``""`` stands for packets to addresses that belong to no Service. ``is_loss``
+    tells whether clients lose something: the left side serves packets that the right side does not serve.
     """
 
     reason: str
@@ -63,6 +68,7 @@ class ExpectedDifferenceGroup(Struct, frozen=True):
     classes: int
     services: tuple[str, ...]
     examples: tuple[tuple[str, Example], ...]
+    is_loss: bool
 
     @property
     def where(self) -> str:
@@ -89,6 +95,10 @@ class Overview(Struct, frozen=True):
     undecided: tuple[Row, ...]
     uninterpreted_rules: tuple[UninterpretedRow, ...]
     expected: tuple[ExpectedDifferenceGroup, ...]
+    affected: tuple[str, ...]
+    """The Services at which packets have unexpected differences."""
+    losing: tuple[str, ...]
+    """The other Services at which clients lose something by expected differences."""
 
     @property
     def differences(self) -> int:
@@ -100,20 +110,32 @@ def overview(report: Report) -> Overview:
     """Return a report arranged for people."""
     rows = sorted(_rows(report), key=_service_order)
     different = [row for row in rows if row.group.reason is None and row.group.cause != "undecided"]
+    affected = _services(different)
+    losing = _services(row for row in rows if row.group.reason is not None and row.group.is_loss)
     return Overview(
-        _summary(report, [row.group.service for row in different]),
+        _summary(report, affected, losing),
         report.totals,
         tuple(_sections(different)),
         tuple(row for row in rows if row.group.cause == "undecided"),
         tuple(_uninterpreted_rows(report)),
         tuple(_expected_differences([row for row in rows if row.group.reason is not None])),
+        affected,
+        tuple(name for name in losing if name not in affected),
     )
 
 
-def _summary(report: Report, service_ports: Iterable[str]) -> Summary:
+def _services(rows: Iterable[Row]) -> tuple[str, ...]:
+    """Return the names of the Services of rows, each once."""
+    names = (row.group.service.partition(":")[0] for row in rows)
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _summary(report: Report, services: tuple[str, ...], losing: tuple[str, ...]) -> Summary:
     found, counts = report.result, report.totals
-    services = {name.partition(":")[0] for name in service_ports if name}
     exception = ", except for expected differences" if counts.expected else ""
+    equal = f"Packets have the same outcome on both sides{exception}"
+    if losing:
+        equal = f"No unexpected differences, but clients of {format_count(len(losing), 'Service')} lose something"
     headlines: dict[Result, str] = {
         "different": (
             f"Clients would see a difference at {format_count(len(services), 'Service')}"
@@ -121,17 +143,17 @@ def _summary(report: Report, service_ports: Iterable[str]) -> Summary:
             else "Packets to addresses of no Service have different outcomes"
         ),
         "undecided": "No difference was found, but some packets are undecided",
-        "equal": f"Packets have the same outcome on both sides{exception}",
+        "equal": equal,
         "nothing": f"Nothing was compared: {report.nothing_compared_reason}",
     }
-    return Summary(found, headlines[found], ", ".join(_count_phrases(counts)))
+    return Summary(found, headlines[found], ", ".join(_count_phrases(counts)), is_loss=bool(losing))
 
 
 def _count_phrases(counts: Counts) -> Iterator[str]:
-    yield f"{format_number(counts.different)} packet class{'' if counts.different == 1 else 'es'} different"
-    yield f"{format_number(counts.undecided)} undecided"
-    yield f"{format_number(counts.expected)} with expected differences"
-    yield f"{format_number(counts.equal)} equal"
+    yield f"{format_packet_kinds(counts.different)} different"
+    yield f"{counts.undecided} undecided"
+    yield f"{counts.expected} with expected differences"
+    yield f"{counts.equal} equal"
 
 
 def _rows(report: Report) -> Iterator[Row]:
@@ -158,7 +180,7 @@ def _sections(rows: Iterable[Row]) -> Iterator[Section]:
 def _uninterpreted_rows(report: Report) -> Iterator[UninterpretedRow]:
     for item in report.families:
         for rule in item.uninterpreted_rules:
-            yield UninterpretedRow(item.family, report.left_name if rule.side == "left" else report.right_name, rule)
+            yield UninterpretedRow(item.family, report.left_label if rule.side == "left" else report.right_label, rule)
 
 
 def _expected_differences(rows: Iterable[Row]) -> Iterator[ExpectedDifferenceGroup]:
@@ -171,4 +193,7 @@ def _expected_differences(rows: Iterable[Row]) -> Iterator[ExpectedDifferenceGro
         classes = sum(row.group.classes for row in listed)
         first_rows = {row.group.service: row for row in reversed(listed) if row.group.examples}
         examples = [(row.family, row.group.examples[0]) for row in reversed(first_rows.values())]
-        yield ExpectedDifferenceGroup(reason, sentence, classes, tuple(services), tuple(examples[:MAX_EXAMPLES]))
+        is_loss = any(row.group.is_loss for row in listed)
+        yield ExpectedDifferenceGroup(
+            reason, sentence, classes, tuple(services), tuple(examples[:MAX_EXAMPLES]), is_loss
+        )

@@ -13,6 +13,7 @@ from msgspec import Struct
 from knft.interpret.compare.deciding_rules import format_decision
 from knft.interpret.compare.report import DifferenceGroup, Example, ObservedOutcome, Report
 from knft.present.formatting import escape_invisible, format_count, format_number, truncated
+from knft.present.highlight import highlighted
 from knft.present.overview import Cause, Overview, Row, overview
 
 MAX_ROWS = 5_000
@@ -33,6 +34,7 @@ _ICONS = {
     "different": "M12 6.5v7M12 17.4v.1",
     "undecided": "M9 9.4c.2-1.8 1.4-2.8 3-2.8 1.7 0 3 1.1 3 2.7 0 2.2-3 2.5-3 4.6M12 17.4v.1",
     "nothing": "M7 12h10",
+    "loss": "M12 6.5v7M12 17.4v.1",
 }
 
 
@@ -50,14 +52,29 @@ class PageRow(Struct, frozen=True):
         return self.group.examples
 
     @property
-    def left_worst_disposition(self) -> str:
+    def left_tone(self) -> str:
         """The most serious disposition of the first example on the left."""
         return _worst_disposition(self.examples[0].left) if self.examples else ""
 
     @property
-    def right_worst_disposition(self) -> str:
+    def right_tone(self) -> str:
         """The most serious disposition of the first example on the right."""
         return _worst_disposition(self.examples[0].right) if self.examples else ""
+
+    @property
+    def is_served_once(self) -> bool:
+        """Whether one side serves packets that the other one does not serve: clients or a firewall lose something."""
+        return self.group.is_loss or any(map(is_served_once, self.examples[:1]))
+
+    @property
+    def left_outcome(self) -> Markup:
+        """The outcome on the left, with marks where addresses differ."""
+        return highlighted(_finalize(self.group.left_outcome), _finalize(self.group.right_outcome))
+
+    @property
+    def right_outcome(self) -> Markup:
+        """The outcome on the right, with marks where addresses differ."""
+        return highlighted(_finalize(self.group.right_outcome), _finalize(self.group.left_outcome))
 
 
 class ExampleRule(Struct, frozen=True):
@@ -84,7 +101,7 @@ def html(report: Report) -> str:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_finalize,
+        finalize=lambda value: _finalize(value) if type(value) is str else value,
     )
     environment.filters |= {"figure": _format_figure, "prose": _code_between_backquotes}
     # knft's own files need no escaping.
@@ -97,7 +114,9 @@ def html(report: Report) -> str:
         script=script,
         policy=_security_policy(style, script),
         icons=_ICONS,
+        tone="loss" if found.summary.result == "equal" and found.summary.is_loss else found.summary.result,
         max_services=MAX_SERVICES,
+        is_served_once=is_served_once,
         split_rule=split_rule,
         format_decision=format_decision,
         **_rows(report, found),
@@ -108,7 +127,7 @@ def _rows(report: Report, found: Overview) -> dict[str, Any]:
     """Return the rows that are on the page, and messages about those that are left out."""
     all_rows = [row for section in found.sections for row in section.rows] + list(found.undecided)
     listed = all_rows[:MAX_ROWS]
-    rules = _choose_examples(listed, len(report.left_name) + len(report.right_name))
+    rules = _choose_examples(listed, len(report.left_label) + len(report.right_label))
     shown = [PageRow(row.family, row.group, chosen, _columns(row)) for row, chosen in zip(listed, rules, strict=True)]
     sections = []
     for section in found.sections:
@@ -183,9 +202,15 @@ def _worst_disposition(outcomes: tuple[ObservedOutcome, ...]) -> str:
     )
 
 
-def _finalize(value: object) -> object:
-    """Return a value as the page shows it: without invisible characters, truncated, and not yet HTML-escaped."""
-    return truncated(escape_invisible(value), MAX_TEXT_LENGTH) if type(value) is str else value
+def is_served_once(example: Example) -> bool:
+    """Tell whether only one side serves the packets of an example."""
+    dispositions = (_worst_disposition(example.left), _worst_disposition(example.right))
+    return dispositions.count("delivered") == 1
+
+
+def _finalize(text: str) -> str:
+    """Return a text as the page shows it: without invisible characters, truncated, and not yet HTML-escaped."""
+    return truncated(escape_invisible(text), MAX_TEXT_LENGTH)
 
 
 def split_rule(rule: str) -> ExampleRule:

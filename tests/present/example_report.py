@@ -1,7 +1,12 @@
-"""Example reports; ``python -m tests.present.example_report FOLDER`` writes them to a directory in all formats."""
+"""Example reports; ``python -m tests.present.example_report FOLDER`` writes them to a directory in all formats.
+
+``python -m tests.present.example_report --golden`` writes the golden files of the text.
+"""
 
 import sys
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from knft.interpret.compare.expected_differences.catalogue import EXPECTED_DIFFERENCES
 from knft.interpret.compare.findings import Counts
@@ -56,6 +61,7 @@ def example(
     right: tuple[ObservedOutcome, ...],
     destination: str = "10.96.14.7 port 80/tcp",
     client: str = "new",
+    trace: tuple[str, ...] = ("--from=198.51.100.7", "--to=10.96.14.7:80/tcp", "--in-interface=eth0"),
 ) -> Example:
     return Example(
         sender="the network from any in eth0",
@@ -65,6 +71,7 @@ def example(
         right=right,
         left_rules=_LEFT_RULES,
         right_rules=_RIGHT_RULES,
+        trace=trace,
     )
 
 
@@ -217,6 +224,12 @@ def expected() -> Report:
     return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=40, expected=6), groups)])
 
 
+def losing() -> Report:
+    """Return a report with only expected differences, at one of which clients lose something."""
+    lost = replace(expected_group(3, "default/web:http"), is_loss=True)
+    return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=40, expected=3), [lost, expected_group(1, "a/b")])])
+
+
 def undecided() -> Report:
     """Return a report with an uninterpreted rule and undecided packets, but no differences."""
     rule = UninterpretedRule("right", "inet firewall input", 0, "meta cgroupv2 5 drop")
@@ -235,6 +248,17 @@ def large(groups: int) -> Report:
     return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=9, different=3 * groups), listed)], metadata=ABOUT)
 
 
+def golden_file(width: int | None) -> Path:
+    """Return the file with the text of the realistic report at a width."""
+    return Path(__file__).parent / "golden" / f"report-{width or 'piped'}.txt"
+
+
+def write_golden_files() -> None:
+    """Write the text of the realistic report at each width."""
+    for width in (80, 200, None):
+        golden_file(width).write_text(table(realistic(), width=width))
+
+
 def main(folder: Path) -> None:
     """Write the realistic report in all formats, and the others as pages, to a directory."""
     Path(folder, "report.txt").write_text(table(realistic()))
@@ -244,10 +268,11 @@ def main(folder: Path) -> None:
         ("equal", equal()),
         ("expected", expected()),
         ("undecided", undecided()),
+        ("losing", losing()),
         ("large", large(5000)),
     ):
         Path(folder, f"{name}.html").write_text(html(report))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    write_golden_files() if sys.argv[1] == "--golden" else main(Path(sys.argv[1]))

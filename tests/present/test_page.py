@@ -6,6 +6,7 @@ import sys
 from html.parser import HTMLParser
 
 import pytest
+from msgspec import structs
 
 from knft.interpret.compare.report import Report
 from knft.present import html, page
@@ -16,8 +17,8 @@ from tests.present.hostile_report import HOSTILE_TEXTS, hostile_report
 _ELEMENTS = frozenset(
     re.findall(
         r"\w+",
-        "html head meta title style body header main footer section div p b i span small code h1 h2 h4 ul ol li dl dt "
-        "dd svg circle path table thead tbody tr th td details summary input select option button output script",
+        "html head meta title style body header main footer section div p b i mark span small code h1 h2 h4 ul ol li "
+        "dl dt dd svg circle path table thead tbody tr th td details summary input select option button output script",
     )
 )
 
@@ -96,6 +97,7 @@ def test_content_security_policy_allows_only_own_style_and_script() -> None:
         (example_report.equal(), "equal"),
         (example_report.expected(), "equal"),
         (example_report.undecided(), "undecided"),
+        (example_report.losing(), "loss"),
     ],
 )
 def test_header_has_the_class_of_the_result(report: Report, kind: str) -> None:
@@ -105,7 +107,7 @@ def test_header_has_the_class_of_the_result(report: Report, kind: str) -> None:
 def test_page_with_5000_groups_shows_all_in_less_than_5_mib() -> None:
     text = html(example_report.large(5000))
 
-    assert text.count('<tbody class="row"') == 5000
+    assert text.count('<tbody class="row') == 5000
     assert "left out to keep this page small: -o json has all" in text
     assert len(text.encode()) < 5 << 20
 
@@ -116,7 +118,7 @@ def test_first_example_of_each_row_gets_space_for_rules_before_any_second_exampl
     report = example_report.large(10)
     example = report.families[0].groups[0].examples[0]
     monkeypatch.setattr(
-        page, "MAX_RULES_SIZE", 15 * (page._example_size(example) + len(report.left_name + report.right_name))
+        page, "MAX_RULES_SIZE", 15 * (page._example_size(example) + len(report.left_label + report.right_label))
     )
 
     text = html(report)
@@ -131,7 +133,7 @@ def test_rows_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
 
     text = html(example_report.realistic())
 
-    assert text.count('<tbody class="row"') == 4
+    assert text.count('<tbody class="row') == 4
     assert "4 more rows of 8 are left out: -o json has all" in text
 
 
@@ -156,3 +158,42 @@ def test_json_loads_neither_rich_nor_jinja2() -> None:
     completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert completed.stdout == "set()\n"
+
+
+def test_page_with_a_loss_says_so_and_names_its_services_once_at_the_top() -> None:
+    text = html(example_report.losing())
+    top, _, rest = text.partition('<section id="expected">')
+
+    assert '<p class="all-clear loss">' in top
+    assert "All packets have the same outcome on both sides, except for the expected differences below" in top
+    assert top.count("web:http") + top.count('<span class="ns">default/</span>web</span>') == 1
+    assert rest.count('<tbody class="once">') == rest.count('<p class="loses">') == 1
+    assert "lasses" not in re.sub(r"<(style|script)>.*?</\1>", "", text, flags=re.DOTALL)
+
+
+def test_sides_have_short_names() -> None:
+    report = example_report.realistic()
+    report.labels = ("kube-proxy (captured)", "knft")
+
+    text = html(report)
+
+    assert "</span> kube-proxy (captured): clients see</th>" in text
+    assert text.count(report.left_name) == 1
+
+
+def test_row_that_one_side_serves_has_no_green_dot() -> None:
+    text = html(example_report.realistic())
+
+    assert len(re.findall(r'<tbody class="row once" data-cause="verdict"', text)) == text.count('data-cause="verdict"')
+    assert '<tbody class="row" data-cause="endpoints"' in text
+
+
+def test_firewall_that_one_side_loses_has_no_green_outcome() -> None:
+    report = example_report.expected()
+    blocked = example_report.example((example_report.DROPPED,), (example_report.delivered("10.0.0.1:80"),))
+    report.families[0].groups = [structs.replace(report.families[0].groups[0], examples=[blocked])]
+
+    text = html(report)
+
+    assert text.count('<div class="sides once">') == 1
+    assert '<div class="sides">' not in text

@@ -17,7 +17,7 @@ def test_summary_comes_first() -> None:
     lines = table(example_report.realistic()).splitlines()
 
     assert lines[0] == "Clients would see a difference at 5 Services"
-    assert lines[1] == "35 packet classes different, 3 undecided, 300 with expected differences, 29 432 equal"
+    assert lines[1] == "35 kinds of packets different, 3 undecided, 300 with expected differences, 29432 equal"
 
 
 @pytest.mark.parametrize(
@@ -38,32 +38,39 @@ def test_difference_shows_cause_service_both_sides_and_an_example() -> None:
 
     assert (
         "Different verdict (4): served on one side, but rejected, dropped or not translated on the other\n"
-        "Service                  Family  Classes  Side                   Outcome\n"
-        "shop/checkout:http       IPv4         14  kube-proxy (iptables)  reaches 10.244.1.17:8080\n"
-        "                                          knft                   is rejected\n"
-        "                                          example                the network from any in eth0 to 10.96.14.7"
-        " port 80/tcp\n"
-        "shop/checkout:http       IPv6          5  kube-proxy (iptables)  reaches [fd00:244:1::17]:8080\n"
+        "\n"
+        "  shop/checkout:http  IPv4, 14 kinds of packets\n"
+        "    kube-proxy  reaches 10.244.1.17:8080\n"
+        "    knft        is rejected\n"
+        "    example     --from=198.51.100.7 --to=10.96.14.7:80/tcp --in-interface=eth0\n"
+        "\n"
+        "  shop/checkout:http  IPv6, 5 kinds of packets\n"
+        "    kube-proxy  reaches [fd00:244:1::17]:8080\n"
     ) in text
 
 
 def test_most_serious_cause_is_first_and_expected_differences_are_last() -> None:
     text = table(example_report.realistic())
     titles = ("Different verdict", "Different endpoints", "Different source address", "Different session affinity",
-              "Undecided", "Rules that are not interpreted", "Expected differences", "Packet classes")  # fmt: skip
+              "Undecided", "Rules that are not interpreted", "Expected differences", "Kinds of packets")  # fmt: skip
 
     places = [text.index(f"\n{title}") for title in titles]
 
     assert places == sorted(places)
 
 
-def test_expected_difference_takes_one_line_for_all_services_and_families() -> None:
-    text = table(example_report.realistic())
-    (line,) = [line for line in text.splitlines() if line.startswith("unallocated cluster IP")]
+def test_expected_difference_takes_one_block_for_all_services_and_families() -> None:
+    assert (
+        "\n  unallocated cluster IP  4 Services, 88 kinds of packets\n"
+        "    with kube-proxy, packets to unallocated cluster IPs are not dropped\n"
+    ) in table(example_report.realistic())
 
-    assert " ".join(line.split()) == (
-        "unallocated cluster IP 4 Services 88 packets to unallocated cluster IPs are not dropped"
-    )
+
+def test_expected_loss_of_clients_is_in_the_headline_and_at_its_reason() -> None:
+    text = table(example_report.losing())
+    assert text.startswith("No unexpected differences, but clients of 1 Service lose something\n")
+    assert "\n  NodePorts on all addresses  1 Service, 2 kinds of packets\n" in text
+    assert text.count("clients lose something with knft") == 1
 
 
 def test_uninterpreted_rules_are_listed_with_side_chain_line_and_text() -> None:
@@ -71,9 +78,15 @@ def test_uninterpreted_rules_are_listed_with_side_chain_line_and_text() -> None:
     (line,) = [line for line in text.splitlines() if "--algo bm" in line]
 
     assert line == (
-        "kube-proxy (iptables)  IPv4      17  filter FORWARD  "
+        "  kube-proxy, IPv4, line 17, chain filter FORWARD: "
         "-A FORWARD -p tcp -m string --string 'GET /admin' --algo bm --to 65535 -j REJECT"
     )
+
+
+@pytest.mark.parametrize("width", [80, 200, None])
+def test_text_is_that_of_the_golden_file(width: int | None) -> None:
+    """``python -m tests.present.example_report --golden`` writes the files."""
+    assert table(example_report.realistic(), width=width) == example_report.golden_file(width).read_text()
 
 
 def test_without_a_terminal_text_is_plain_whatever_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

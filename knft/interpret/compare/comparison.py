@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from knft.interpret.compare.blocking_rules import BlockedFrontend, BlockingRule, blocking_rules
 from knft.interpret.compare.findings import (
     NEW_CLIENT,
+    AffinityKey,
     Client,
     ComparedClass,
     Counts,
@@ -35,11 +36,14 @@ from knft.interpret.compare.partition import (
     partition,
     split_by_ports,
 )
-from knft.interpret.outcomes import AffinityEntry, Disposition, PacketClass, Path
-from knft.interpret.ranges import PORTS, Ranges, contains, ranges, sole_value
+from knft.interpret.outcomes import AffinityEntry, Disposition, Origin, PacketClass, PacketFields, Path
+from knft.interpret.ranges import PORTS, Ranges, contains, intersection, ranges, sole_value
 from knft.interpret.rules import RuleSet
 from knft.interpret.walk.index import Indexes
 from knft.interpret.walk.walker import Walker
+
+_MAX_EARLIER_PACKETS = 8
+"""The most packets that are remembered for each client; an example needs one that the client can send."""
 
 Progress = Callable[[int, int], None]
 """Called with the number of destination classes that are done, and their total number."""
@@ -81,6 +85,8 @@ class Comparison:
         self._latest_differences: dict[DifferenceKind, frozenset[str]] = {}
         self._walkers_with_edits: dict[frozenset[str], tuple[Walker, Walker]] = {}
         self._clients: dict[AffinityEntry, dict[Client, None]] = {}
+        self._earlier_packets: dict[tuple[Client, Origin], list[PacketClass]] = {}
+        """For each client and origin, packets that made the client's affinity entries."""
         self._affinity_lookups: list[tuple[DestinationClass, PacketClass, frozenset[AffinityEntry]]] = []
         self.counts = Counts()
         self.blocked: dict[BlockingRule, dict[BlockedFrontend, None]] = {}
@@ -107,7 +113,7 @@ class Comparison:
             destinations += self._classes.split_off_new_destinations(destination, self._take_new_destinations())
         progress(len(destinations), len(destinations))
         for destination, packets, entries in self._affinity_lookups:
-            clients = {client: None for entry in entries for client in self._clients.get(entry, ())}
+            clients = {client: None for entry in sorted(entries) for client in self._clients.get(entry, ())}
             for client in clients:
                 yield from self._compare(destination, packets, client)
 
@@ -164,7 +170,10 @@ class Comparison:
         left, right = self._paths(packets, client)
         if client is NEW_CLIENT:
             self._record_affinity(destination, packets, left, right)
-        yield from self._compare_paths(ComparedClass(destination, packets, client), left, right)
+        compared = ComparedClass(
+            destination, packets, client, tuple(self._earlier_packets.get((client, packets.origin), ()))
+        )
+        yield from self._compare_paths(compared, left, right)
 
     def _paths(self, packets: PacketClass, client: Client) -> tuple[list[Path], list[Path]]:
         return self._left.paths(packets, client.left), self._right.paths(packets, client.right)
@@ -273,19 +282,22 @@ class Comparison:
             if names not in self._known_differences:
                 self._known_differences.append(names)
             yield self._expected_difference(compared, names, (part.left, part.right), part)
-        for part in self._unexpected_pieces(compared, paths, rest, all_names):
+        for part, actual in self._unexpected_pieces(compared, paths, rest, all_names):
             self.counts.different += 1
-            yield compared.difference_in(part)
+            yield replace(compared.difference_in(part), actual_piece=actual)
 
     def _unexpected_pieces(
         self, compared: ComparedClass, paths: PathPair, rest: list[Piece], all_names: frozenset[str]
-    ) -> Iterator[Piece]:
-        """Yield the differences that remain if the rule sets are edited to remove all expected differences."""
+    ) -> Iterator[tuple[Piece, Piece]]:
+        """Yield the differences that remain if the rule sets are edited to remove all expected differences.
+
+        The second piece has the paths of these packets in the rule sets as they are.
+        """
         left, right = self._paths_with_edits(compared, paths, all_names)
         for part in rest:
             inside = partition(clip_paths(left, part.fields), clip_paths(right, part.fields))
             differing = [piece for piece in inside if outcome_shares(piece.left) != outcome_shares(piece.right)]
-            yield from differing or [part]
+            yield from ((piece, clip_piece(part, piece.fields)) for piece in differing or [part])
 
     def _candidate_differences(self, latest: frozenset[str]) -> Iterator[frozenset[str]]:
         """Yield sets of expected differences to try: first the subsets of the latest ones, then all known sets."""
@@ -298,7 +310,7 @@ class Comparison:
     ) -> Difference:
         self.counts.expected += 1
         ordered = tuple(name for name in self._expected.names if name in names)
-        return Difference(compared.destination, compared.packets, compared.client, ordered, paths, piece)
+        return compared.difference(paths, ordered, piece)
 
     def _necessary_differences(self, compared: ComparedClass, paths: PathPair, piece: Piece) -> frozenset[str]:
         """Return a minimal set of expected differences that explains one, given that all together explain it."""
@@ -348,10 +360,23 @@ class Comparison:
             self._affinity_lookups.append((destination, to_ports, entries))
         # If only one side sends a client to an endpoint, that difference is already reported: omit such clients.
         left_entries, right_entries = entries_written_by_endpoint(left), entries_written_by_endpoint(right)
-        for endpoint in left_entries.keys() & right_entries.keys():
+        for endpoint in (known for known in left_entries if known in right_entries):
             client = Client(endpoint[1:3], left_entries[endpoint], right_entries[endpoint])
+            fields = _fields_with_endpoint((left, right), endpoint, packets.fields)
+            earlier = self._earlier_packets.setdefault((client, packets.origin), [])
+            if len(earlier) < _MAX_EARLIER_PACKETS:
+                earlier.append(replace(packets, fields=fields))
             for entry in client.left | client.right:
                 self._clients.setdefault(entry, {})[client] = None
+
+
+def _fields_with_endpoint(sides: PathPair, endpoint: AffinityKey, fields: PacketFields) -> PacketFields:
+    """Return the fields of packets that reach an endpoint on both sides."""
+    sources = fields.sources
+    for paths in sides:
+        there = (path for path in paths if (path.fields.ports, *path.outcome[1:3], path.outcome.seconds) == endpoint)
+        sources = intersection(sources, ranges(pair for path in there for pair in path.fields.sources))
+    return fields._replace(ports=endpoint[0], sources=sources)
 
 
 def _count_parts(left: Sequence[Path], right: Sequence[Path]) -> int:

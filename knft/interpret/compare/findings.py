@@ -31,7 +31,9 @@ class Difference(Struct, frozen=True):
 
     ``reasons`` names the expected differences that explain it; of several, each is necessary. Without reasons the
     difference is unexpected. ``paths`` are the paths of the whole class on both sides. ``located_piece`` holds the
-    packets that differ, or None if ``differing_piece`` has to find them.
+    packets that differ, or None if ``differing_piece`` has to find them. ``earlier`` are packets that made the client's
+    affinity entries, empty for a new client. ``actual_piece`` has the paths of an unexpected difference without the
+    edits that remove expected ones, None if they are those of ``differing_piece``.
     """
 
     destination: DestinationClass
@@ -40,6 +42,8 @@ class Difference(Struct, frozen=True):
     reasons: tuple[str, ...]
     paths: tuple[Sequence[Path], Sequence[Path]]
     located_piece: Piece | None = None
+    earlier: tuple[PacketClass, ...] = ()
+    actual_piece: Piece | None = None
 
     @property
     def differing_piece(self) -> Piece:
@@ -54,16 +58,34 @@ class Difference(Struct, frozen=True):
         return self.located_piece is not None and self.located_piece.is_undecided
 
 
+def is_loss(difference: Difference) -> bool:
+    """Return whether the left side serves packets of a difference that the right side does not always serve."""
+    left, right = difference.paths
+    if not any(map(_is_served, left)) or all(map(_is_served, right)):
+        return False  # without finding the packets that differ
+    piece = difference.differing_piece
+    return any(map(_is_served, piece.left)) and not all(map(_is_served, piece.right))
+
+
+def _is_served(path: Path) -> bool:
+    return path.outcome.disposition is Disposition.DELIVERED and path.outcome.is_translated
+
+
 class ComparedClass(NamedTuple):
-    """A packet class, its destination class, and the client that sends the packets."""
+    """A packet class, its destination class, the client that sends the packets, and its earlier packets."""
 
     destination: DestinationClass
     packets: PacketClass
     client: Client
+    earlier: tuple[PacketClass, ...] = ()
 
     def difference_in(self, piece: Piece, reasons: tuple[str, ...] = ()) -> Difference:
         """Return a difference for a piece of the class."""
-        return Difference(self.destination, self.packets, self.client, reasons, (piece.left, piece.right), piece)
+        return self.difference((piece.left, piece.right), reasons, piece)
+
+    def difference(self, paths: "PathPair", reasons: tuple[str, ...], piece: Piece | None) -> Difference:
+        """Return a difference of the class, whose paths are ``paths``."""
+        return Difference(self.destination, self.packets, self.client, reasons, paths, piece, self.earlier)
 
 
 DifferenceKind = tuple[Origin, bool, bool, bool, frozenset[Disposition], frozenset[Disposition]]

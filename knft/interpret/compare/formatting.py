@@ -28,6 +28,14 @@ def format_socket(version: IpVersion, number: int, port: int) -> str:
     return f"[{text}]:{port}" if ":" in text else f"{text}:{port}"
 
 
+def format_frontend(version: IpVersion, number: int, protocol: int, port: int) -> str:
+    """Return a destination as ``knft trace --to`` takes it; protocols without ports by number, without a port."""
+    if protocol in PROTOCOL_NAMES:
+        return f"{format_socket(version, number, port)}/{PROTOCOL_NAMES[protocol]}"
+    text = format_address(version, number)
+    return f"[{text}]/{protocol}" if ":" in text else f"{text}/{protocol}"
+
+
 def format_endpoint(version: IpVersion, outcome: Outcome) -> str:
     """Return the endpoint of an outcome."""
     if outcome.address is None:

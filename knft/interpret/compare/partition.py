@@ -128,7 +128,7 @@ def _segments(extents: Sequence[Any]) -> Iterator[tuple[Any, tuple[int, ...]]]:
     """
     found: dict[tuple[int, ...], list[Any]] = {}
     if isinstance(extents[0], frozenset):
-        for name in frozenset[str]().union(*extents):
+        for name in sorted(frozenset[str]().union(*extents)):
             numbers = tuple(number for number, extent in enumerate(extents) if name in extent)
             found.setdefault(numbers, []).append(name)
         for numbers, names in found.items():

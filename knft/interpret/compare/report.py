@@ -1,5 +1,6 @@
 """Summarises the differences of a comparison in groups with examples, as input for the output formats."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
@@ -10,9 +11,10 @@ from msgspec import Struct
 from knft.families import IpVersion
 from knft.interpret.compare import formatting
 from knft.interpret.compare.deciding_rules import DecidingRule, FileOfChain, deciding_rule
+from knft.interpret.compare.example_packets import NO_ADDRESSES, LocalAddresses, is_possible, trace_arguments
 from knft.interpret.compare.expected_differences.catalogue import descriptions
-from knft.interpret.compare.findings import Counts, Difference
-from knft.interpret.compare.partition import Shares, outcome_shares
+from knft.interpret.compare.findings import Counts, Difference, is_loss
+from knft.interpret.compare.partition import Piece, Shares, outcome_shares
 from knft.interpret.compare.services import ServiceNames
 from knft.interpret.outcomes import Disposition, Path, rule_hits
 from knft.interpret.ranges import sole_value
@@ -49,7 +51,8 @@ class ObservedOutcome(Struct, frozen=True):
 class Example(Struct, frozen=True):
     """Packets with different outcomes on the two sides, as text, and the rules that they hit.
 
-    ``left_decision`` and ``right_decision`` are the rules that decide, None if no rule does.
+    ``left_decision`` and ``right_decision`` are the rules that decide, None if no rule does. ``trace`` are the flags of
+    ``knft trace`` for one of the packets.
     """
 
     sender: str
@@ -61,6 +64,12 @@ class Example(Struct, frozen=True):
     right_rules: tuple[str, ...]
     left_decision: DecidingRule | None = None
     right_decision: DecidingRule | None = None
+    trace: tuple[str, ...] = ()
+
+    @property
+    def trace_command(self) -> str:
+        """The flags of ``knft trace`` as a shell takes them."""
+        return shlex.join(self.trace)
 
 
 class DifferenceGroup(Struct):
@@ -68,7 +77,7 @@ class DifferenceGroup(Struct):
 
     ``reason`` names the expected difference, or several joined by ``+`` if each is necessary; None if the difference is
     unexpected. ``description`` is a phrase about the outcomes. ``left_outcome`` and ``right_outcome`` are empty if they
-    vary within the group.
+    vary within the group. ``is_loss`` tells whether the left side serves packets that the right side does not serve.
     """
 
     cause: str
@@ -79,6 +88,7 @@ class DifferenceGroup(Struct):
     examples: list[Example] = []
     left_outcome: str = ""
     right_outcome: str = ""
+    is_loss: bool = False
 
 
 class UninterpretedRule(Struct, frozen=True):
@@ -117,7 +127,7 @@ class ReportMetadata(Struct, frozen=True):
 
 
 class Report(Struct):
-    """The result of a comparison; ``left_name`` and ``right_name`` name the sides."""
+    """The result of a comparison; ``left_name`` and ``right_name`` name the sides, and ``labels`` do so in short."""
 
     left_name: str
     right_name: str
@@ -125,6 +135,17 @@ class Report(Struct):
     seconds: float = 0.0
     warnings: list[str] = []
     metadata: ReportMetadata = ReportMetadata()
+    labels: tuple[str, str] = ("kube-proxy", "knft")
+
+    @property
+    def left_label(self) -> str:
+        """A short name of the left side."""
+        return self.labels[0]
+
+    @property
+    def right_label(self) -> str:
+        """A short name of the right side."""
+        return self.labels[1]
 
     @property
     def is_equal(self) -> bool:
@@ -179,8 +200,10 @@ def summarise(
     differences: Iterable[Difference],
     names: ServiceNames,
     files: RuleFiles = NO_FILES,
+    *,
+    known: LocalAddresses = NO_ADDRESSES,
 ) -> FamilyReport:
-    """Return the report of one family; consumes ``differences`` once."""
+    """Return the report of one family; consumes ``differences`` once. ``known`` are the addresses of the node."""
     groups: dict[tuple[str, str, str | None, str], DifferenceGroup] = {}
     uninterpreted: dict[UninterpretedRule, None] = {}
     examples: Counter[object] = Counter()
@@ -190,10 +213,13 @@ def summarise(
         new = _group(version, difference, names)
         group = groups.setdefault((new.cause, new.service, new.reason, new.description), new)
         group.classes += 1
+        group.is_loss = group.is_loss or is_loss(difference)
         kind = group.reason or (group.cause, group.service, group.description)
         if examples[kind] < MAX_EXAMPLES:
-            examples[kind] += 1
-            group.examples.append(_example(version, difference, files))
+            piece = difference.differing_piece
+            if is_possible(difference, piece.fields):
+                examples[kind] += 1
+                group.examples.append(_example(version, difference, piece, files, known))
     ordered = sorted(
         groups.values(), key=lambda group: (group.reason or "", group.cause, group.service, group.description)
     )
@@ -240,19 +266,22 @@ def _endpoint_shares(shares: Shares) -> dict[tuple[object, ...], Fraction]:
     return by_endpoint
 
 
-def _example(version: IpVersion, difference: Difference, files: RuleFiles) -> Example:
-    piece = difference.differing_piece
+def _example(
+    version: IpVersion, difference: Difference, piece: Piece, files: RuleFiles, known: LocalAddresses
+) -> Example:
     cause = _cause(outcome_shares(piece.left), outcome_shares(piece.right))
+    actual = difference.actual_piece or piece
     return Example(
         sender=formatting.format_sender(version, difference.packets, piece.fields),
         destination=formatting.format_destination(version, difference.destination, difference.packets, piece.fields),
         client=formatting.format_client(version, difference.client),
-        left=tuple(_observed_outcomes(version, outcome_shares(piece.left))),
-        right=tuple(_observed_outcomes(version, outcome_shares(piece.right))),
-        left_rules=_rules(piece.left),
-        right_rules=_rules(piece.right),
+        left=tuple(_observed_outcomes(version, outcome_shares(actual.left))),
+        right=tuple(_observed_outcomes(version, outcome_shares(actual.right))),
+        left_rules=_rules(actual.left),
+        right_rules=_rules(actual.right),
         left_decision=_decision(piece.left, piece.right, cause, files.left),
         right_decision=_decision(piece.right, piece.left, cause, files.right),
+        trace=tuple(trace_arguments(version, difference, piece.fields, known)),
     )
 
 

@@ -58,7 +58,7 @@ class ServiceNames:
 
 def _frontend_names(rules: RuleSet) -> Iterator[tuple[FrontendKey, str]]:
     yield from frontend_owners(rules).items()
-    for name in FRONTEND_CHAINS & rules.chains.keys():
+    for name in sorted(FRONTEND_CHAINS & rules.chains.keys()):
         yield from _rule_names(rules.chains[name])
 
 

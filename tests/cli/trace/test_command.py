@@ -5,6 +5,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+import yaml
 
 import knft.interpret.trace as form
 from knft.errors import KnftError
@@ -106,6 +107,38 @@ def test_chain_policy_is_the_reason_if_no_rule_accepts(tmp_path: Path) -> None:
     found = trace("--iptables-save", str(saved), *PACKET)
     assert found["ways"][0]["ends"][0]["why"] == "no rule of the chain accepts the packet, and its policy is drop"
     assert found["remarks"] == ["no address of the node is known; name its addresses with --local-address"]
+
+
+NODE_PORT = (
+    "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n"
+    "-A PREROUTING -j KUBE-SERVICES\n"
+    '-A KUBE-SERVICES -m addrtype --dst-type LOCAL -p tcp -m comment --comment "a/b:c" -m tcp --dport 30080 '
+    "-j DNAT --to-destination 10.244.1.11:8080\nCOMMIT\n"
+)
+
+
+def test_node_port_without_addresses_of_the_node_is_undecided(tmp_path: Path) -> None:
+    """It is no wrong "not translated" with status 0; other packets do not depend on the addresses."""
+    saved = tmp_path / "saved"
+    saved.write_text(NODE_PORT)
+    flags = ("--iptables-save", str(saved), "--from", "198.51.100.7", "--to")
+    done = invoke_trace(*flags, "192.0.2.11:30080")
+    assert done.exit_code == 3
+    assert "is undecided: the node's addresses are unknown, and if 192.0.2.11 is one of them" in done.stdout
+    assert "--local-address" in done.stdout
+    assert "not translated" not in done.stdout
+    known = invoke_trace(*flags, "192.0.2.11:30080", "--local-address", "192.0.2.11")
+    assert (known.exit_code, "reaches 10.244.1.11:8080" in known.stdout) == (0, True)
+    assert invoke_trace(*flags, "192.0.2.11:30081").exit_code == 0
+
+
+def test_node_port_in_manifests_without_a_node_is_undecided(cluster: Path, tmp_path: Path) -> None:
+    objects = [item for item in yaml.safe_load_all(cluster.read_text()) if item["kind"] != "Node"]
+    (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all(objects))
+    for mode in ("nftables", "iptables"):
+        flags = ("-f", str(tmp_path / "objects.yaml"), *FLAGS, "--backend", mode)
+        assert invoke_trace(*flags, "--from", "198.51.100.7", "--to", "192.0.2.11:30010").exit_code == 3
+        assert invoke_trace(*flags, "--from", "198.51.100.7", "--to", "10.96.0.10:80").exit_code == 0
 
 
 def test_capture_of_the_other_family_is_an_error(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def remove_losing_claims(rules: RuleSet, knft: RuleSet) -> RuleSet:
 def _claims(rules: RuleSet) -> dict[FrontendKey, set[tuple[str, str]]]:
     """Return the Service ports that claim each frontend, each with the kind of its claim."""
     claims: dict[FrontendKey, set[tuple[str, str]]] = {}
-    for chain in FRONTEND_CHAINS & rules.chains.keys():
+    for chain in sorted(FRONTEND_CHAINS & rules.chains.keys()):
         for rule in rules.chains[chain].rules:
             claim = claimed_frontend(rule)
             if claim is not None:
