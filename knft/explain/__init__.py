@@ -3,7 +3,7 @@
 Data flow (docs/operations/explain.md#data-flow)::
 
     WHAT ── query ── Query ──────────────────┐
-    objects ── Cluster, facts ─┐             ├─ explain ── Explanation ── text or JSON
+    objects ── Cluster, index ─┐             ├─ explain ── Explanation ── text or JSON
     rule sets ── Probes ───────┴─ sources ───┘
 
 A source explains Service ports: from objects with ``service_ports``, ``endpoints`` and ``outcomes``, or from rules with

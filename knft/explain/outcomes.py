@@ -116,7 +116,7 @@ class Probes:
             found += sorted(of_client, key=lambda item: (item.which == _OTHERS, item.which))
         return _Answer(tuple(found), has_hairpin)
 
-    def agree(self, other: "Probes", address: str, port: int, protocol: Protocol) -> bool:
+    def treats_equally(self, other: "Probes", address: str, port: int, protocol: Protocol) -> bool:
         """Whether the rules of both treat all packets to a destination equally."""
         return all(
             are_equal(self._walker.paths(packets), other._walker.paths(packets))  # noqa: SLF001 - the same class
