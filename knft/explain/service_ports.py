@@ -12,14 +12,14 @@ from knft.explain.explanation import EndpointUse, ExplainedEndpoint, ExplainedFr
 from knft.explain.frontend_index import KIND_TEXTS, FrontendIndex, frontend_text
 from knft.explain.outcomes import Probes
 from knft.explain.sentences import Sentence, Statement, state
-from knft.explain.words import listed, port_text
+from knft.explain.words import listed
 from knft.families import Family
 from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
 from knft.model.plan import Frontend, FrontendKind, ServicePlan, TrafficAction
 from knft.protocols import Protocol
 from knft.track.size_limits import endpoints_error
-from knft.track.slices import PortKey
+from knft.track.slices import PortKey, ports_of
 
 
 class FamilyView(Struct, frozen=True):
@@ -115,25 +115,13 @@ class PortExplainer:
             return state(Sentence.NONE_READY, **values)
         if not slices:
             return state(Sentence.NO_SLICES, **values)
-        used = [item for item in slices if item.endpoints]
-        if not used:
+        if not any(item.endpoints for item in slices):
             return state(Sentence.NO_ENDPOINTS, **values)
-        found = sorted(
-            {
-                PortKey(port.name, port.protocol or "TCP")
-                for item in used
-                for port in item.ports or ()
-                if port.name is not None and port.port
-            }
-        )
+        found = sorted(ports_of(slices))
         if not found:
             return state(Sentence.SLICES_WITHOUT_PORTS, **values)
-        return state(
-            Sentence.PORT_NOT_IN_SLICES,
-            **values,
-            wanted=port_text(name.port, name.protocol),
-            found=listed(port_text(*each) for each in found),
-        )
+        wanted = PortKey(name.port, name.protocol)
+        return state(Sentence.PORT_NOT_IN_SLICES, **values, wanted=wanted, found=listed(map(str, found)))
 
 
 def _lost_frontends(name: ServicePortName, claimed: Iterable[Frontend], index: FrontendIndex) -> Iterator[Statement]:
