@@ -12,6 +12,7 @@ from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
 from knft.cli.text_layout import output_width
 from knft.comparison.explained import kernel_rules, kernel_source, object_source
+from knft.comparison.kube_proxy_inputs import interface_addresses
 from knft.config import Config, parse_addresses
 from knft.errors import CaptureError, UsageError
 from knft.explain.explain import explain as explain_query
@@ -46,7 +47,8 @@ def _explanation(query: Query, options: dict[str, Any]) -> Explanation:
     from knft.comparison.live import read_live_knft  # noqa: PLC0415 - netlink
 
     live = read_live_knft()
-    own = (*live.addresses, *from_flags)
+    # Both sides get the same addresses, so that only their rules differ.
+    own = (*interface_addresses(changes, config), *live.addresses, *from_flags)
     return explain_query(query, _object_source(changes, config, own), kernel_rules(live.rules, own))
 
 

@@ -25,7 +25,7 @@ from knft.explain.used import endpoint_use
 from knft.explain.words import listed, number_text
 from knft.model.names import ServicePortName
 
-_NO_SERVICE = frozenset({Sentence.NO_SERVICE.name.lower(), Sentence.KERNEL_NO_SERVICE.name.lower()})
+_NO_SERVICE = frozenset({Sentence.NO_SERVICE.kind, Sentence.KERNEL_NO_SERVICE.kind})
 
 
 def explain(query: Query, source: Source, kernel: NodeRules | None = None) -> Explanation:
@@ -135,7 +135,7 @@ class _Explainer:
         if not index.ports_at(query.address):
             found = self._source.unserved_at(query.address)
             if found:
-                is_proxied = found[0].kind == Sentence.PROXY_MODE.name.lower()
+                is_proxied = found[0].kind == Sentence.PROXY_MODE.kind
                 return found if is_proxied else (*found, unserved_address(query, index))
         if probes.is_node_address(query.address):
             has_node_port = (None, query.protocol, query.port) in index.owners

@@ -75,11 +75,6 @@ class Probes:
         self._node_source = int(ip_address(node_ip)) if node_ip else None
 
     @property
-    def family(self) -> str:
-        """The IP family."""
-        return f"IPv{self._version}"
-
-    @property
     def knows_pods(self) -> bool:
         """Whether the rules tell pods from other hosts."""
         return any(client == "pod" for client, _ in self._clients)

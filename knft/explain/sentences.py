@@ -145,6 +145,11 @@ class Sentence(enum.Enum):
     KERNEL_HAS_NONE = "the kernel's rules have no frontend for {what} either"
     KERNEL_NO_TABLE = "the kernel has no {family} table of knft"
 
+    @property
+    def kind(self) -> str:
+        """The ``kind`` of its statements."""
+        return self.name.lower()
+
 
 class Statement(Struct, frozen=True):
     """A sentence with its values. ``kind`` identifies the sentence; the text may change with the version of knft."""
@@ -155,4 +160,4 @@ class Statement(Struct, frozen=True):
 
 def state(sentence: Sentence, **values: object) -> Statement:
     """Return a sentence with its values."""
-    return Statement(sentence.name.lower(), sentence.value.format(**values))
+    return Statement(sentence.kind, sentence.value.format(**values))

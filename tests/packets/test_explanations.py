@@ -163,7 +163,7 @@ def _object_source(folder: Path, scenario: Scenario, captured: Captured, *more: 
 def test_packets_agree_with_every_sentence(explained: Explained, version: plan.Version) -> None:
     for case in CASES:
         found = explained.explain(case.what, version)
-        assert {each.name.lower() for each in case.sentences} <= _kinds(found), (case.what, found)
+        assert {each.kind for each in case.sentences} <= _kinds(found), (case.what, found)
         assert "; ".join(each.text for each in found.conclusion) == case.first_line(version)
         assert _uses(found, version) | _expected_uses(case, version) == _uses(found, version), case.what
         ports = [port for port in found.ports if port.family == FAMILY_OF_VERSION[version].value]
@@ -208,7 +208,7 @@ def _check_port(explained: Explained, port: ExplainedPort) -> int:
         if not port.other_endpoints:
             check_used_endpoints(port, frontend)
     for note in () if port.affinity_seconds or port.other_endpoints else port.notes:
-        assert note.kind == Sentence.HAIRPIN.name.lower()
+        assert note.kind == Sentence.HAIRPIN.kind
         assert any(explained.clients.reaches_itself(port, frontend) for frontend in owned)
     return sent
 
@@ -245,7 +245,7 @@ def test_explanations_from_the_kernel_alone_have_the_same_outcomes(explained: Ex
         S.KERNEL_EXTRA,
         S.KERNEL_NO_TABLE,
     }
-    assert {each.name.lower() for each in stated} <= kinds
+    assert {each.kind for each in stated} <= kinds
 
 
 def _is_in_rules(port: ExplainedPort, case: Case) -> bool:
