@@ -1,12 +1,12 @@
 """FrontendIndex: the frontends and addresses that exist, from objects or from knft's rules in the kernel."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from ipaddress import ip_address, ip_network, summarize_address_range
+from ipaddress import ip_address, ip_network
 
 from knft.decide.frontends import FrontendClaims, claimed_frontends
 from knft.explain.cluster import Cluster
 from knft.families import FAMILY_OF_VERSION, Family
-from knft.interpret.compare.formatting import format_address
+from knft.interpret.compare.formatting import cidrs, format_address
 from knft.interpret.compare.services import frontend_owners
 from knft.interpret.rules import Collection, Element, RuleSet
 from knft.model.names import NamespacedName, ServicePortName
@@ -119,8 +119,8 @@ def index_of_rules(rules: RuleSet) -> FrontendIndex:
         kind = FrontendKind.NODE_PORT if address is None else FrontendKind.CLUSTER_IP
         kinds[key, name] = KIND_TEXTS[kind] if address is None or address in cluster_ips else OUTER_KIND
     claims = {key: (name,) for key, name in owners.items()}
-    cidrs = (item.key[0] for item in _elements(rules, f"{table} service-cidrs"))
-    listed = tuple(sorted(cidr for part in cidrs for cidr in _cidrs(rules, part)))
+    parts = (item.key[0] for item in _elements(rules, f"{table} service-cidrs"))
+    listed = tuple(sorted(cidr for part in parts for cidr in _cidrs(rules, part)))
     return FrontendIndex(owners, claims, kinds, listed, knows_services=False)
 
 
@@ -130,8 +130,7 @@ def _elements(rules: RuleSet, name: str) -> tuple[Element, ...]:
 
 def _cidrs(rules: RuleSet, part: int | tuple[int, int]) -> Iterator[str]:
     first, last = (part, part) if isinstance(part, int) else part
-    ends = [ip_address(format_address(rules.version, number)) for number in (first, last)]
-    yield from map(str, summarize_address_range(*ends))
+    yield from cidrs(rules.version, first, last)
 
 
 def _service_port_name(comment: str, protocol: int) -> ServicePortName:

@@ -88,6 +88,16 @@ class TestEndpointOfServicePorts:
         ]
         assert first_line("10.244.2.11", of_objects(*objects)).endswith("; used by default/a:http and default/b:http")
 
+    def test_several_ports_of_which_none_uses_it(self) -> None:
+        objects = [
+            service("a", cluster_ip="10.96.0.11"),
+            _slice_of("a", endpoint("10.244.2.11", ready=False)),
+            service("b", cluster_ip="10.96.0.12"),
+            _slice_of("b", endpoint("10.244.2.11", ready=False, serving=False, terminating=True)),
+        ]
+        line = first_line("10.244.2.11", of_objects(*objects))
+        assert line.endswith("; not used by default/a:http and default/b:http")
+
 
 class TestServicesWithoutRules:
     """What knft has no rules for is not called missing."""
@@ -147,6 +157,13 @@ class TestServicesWithoutRules:
         assert first_line("10.244.2.13", source) == (
             "10.244.2.13 is in an EndpointSlice of Service default/web; Service default/web has no port of this name "
             "and protocol, so knft sends it no connections"
+        )
+
+    def test_endpoint_of_a_family_without_cluster_ip(self) -> None:
+        source = of_objects(service(), _slice_of("web", "fd00:10:244::13", family="IPv6"))
+        assert first_line("fd00:10:244::13", source) == (
+            "fd00:10:244::13 is in an EndpointSlice of Service default/web; Service default/web has no IPv6 cluster "
+            "IP, so knft has no IPv6 rules for it"
         )
 
     def test_endpoint_of_a_missing_service(self) -> None:
