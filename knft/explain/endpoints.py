@@ -1,10 +1,10 @@
 """Why each endpoint of a Service port is used or not; ``knft.decide.endpoints`` decides whether it is."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from knft.decide.endpoints import applied_hints
-from knft.explain.explanation import EndpointUse
+from knft.explain.explanation import EndpointState, EndpointUse
 from knft.explain.sentences import Sentence, Statement, state
 from knft.model.endpoint import Endpoint
 from knft.model.node import NodeView
@@ -17,9 +17,6 @@ class Traffic(NamedTuple):
     text: str
     local_policy: str | None
     is_external: bool = True
-
-
-EndpointState = Literal["ready", "not ready", "serving", "terminating"]
 
 
 def endpoint_state(endpoint: Endpoint) -> EndpointState:

@@ -1,6 +1,6 @@
 """Explains a query from a source, and compares it with the kernel's rules."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -137,27 +137,31 @@ class _Explainer:
             if found:
                 is_proxied = found[0].kind == Sentence.PROXY_MODE.kind
                 return found if is_proxied else (*found, unserved_address(query, index))
-        if probes.is_node_address(query.address):
-            has_node_port = (None, query.protocol, query.port) in index.owners
-            return () if has_node_port else self._source.unserved_node_port(query.port, query.protocol)
+        if query.port and probes.is_node_address(query.address):
+            if (None, query.protocol, query.port) in index.owners:
+                return ()
+            if found := self._source.unserved_node_port(query.port, query.protocol):
+                return found
         return self._source.unserved_endpoint(query)
 
     def _frontend(self, query: Query, kind: str, owners: tuple[PortOfFamily, ...]) -> Explanation:
         ports = [self._source.explain_port(name, family) for name, family in owners]
-        names = dict.fromkeys(name for name, _ in owners)
-        of_ports = (
-            state(Sentence.FRONTEND, what=query.text, kind=kind, port=owners[0][0])
-            if len(names) == 1
-            else state(Sentence.FRONTEND_OF_FAMILY, what=query.text, kind=kind, port=name, family=family.value)
-            for name, family in (owners[:1] if len(names) == 1 else owners)
-        )
-        services = listed(dict.fromkeys(str(name.service) for name in names))
-        return self._explanation(query, (*of_ports, *_conclusion(services, ports)), ports)
+        services = listed(dict.fromkeys(str(name.service) for name, _ in owners))
+        return self._explanation(query, (*_frontend_owners(query, kind, owners), *_conclusion(services, ports)), ports)
 
     def _endpoint(self, query: AddressQuery, users: tuple[ServicePortName, ...]) -> Explanation:
         ports = [self._source.explain_port(name, query.family, query.address, query.port) for name in users]
         of_ports = state(Sentence.ENDPOINT, what=query.what, ports=listed(map(str, users)))
         return self._explanation(query, (of_ports, *endpoint_use(ports)), ports)
+
+
+def _frontend_owners(query: Query, kind: str, owners: tuple[PortOfFamily, ...]) -> Iterator[Statement]:
+    """Yield which Service port owns a frontend, for each family if they differ."""
+    if len({name for name, _ in owners}) == 1:
+        yield state(Sentence.FRONTEND, what=query.text, kind=kind, port=owners[0][0])
+        return
+    for name, family in owners:
+        yield state(Sentence.FRONTEND_OF_FAMILY, what=query.text, kind=kind, port=name, family=family.value)
 
 
 def _conclusion(services: str, ports: list[ExplainedPort]) -> tuple[Statement, ...]:

@@ -8,6 +8,9 @@ from knft.explain.outcomes import ClientOutcome
 from knft.explain.sentences import Statement
 from knft.protocols import Protocol
 
+EndpointState = Literal["ready", "not ready", "serving", "terminating"]
+"""The state of an endpoint by its conditions."""
+
 
 class ExplainedFrontend(Struct, frozen=True):
     """A frontend that a Service port claims.
@@ -50,7 +53,7 @@ class ExplainedEndpoint(Struct, frozen=True):
     pod: str
     node: str
     zone: str
-    state: Literal["", "ready", "not ready", "serving", "terminating"]
+    state: Literal["", EndpointState]
     is_used: bool
     uses: tuple[EndpointUse, ...]
 

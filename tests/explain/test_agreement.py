@@ -5,8 +5,10 @@ from msgspec.structs import replace
 
 from knft.config import Config
 from knft.explain.explain import explain
+from knft.explain.frontend_index import FrontendIndex, index_of_rules
 from knft.explain.query import parse_query
 from knft.explain.sources import NodeRules, ObjectSource
+from knft.interpret.rules import RuleSet
 from knft.model.objects import EndpointSlice, Service
 from tests.explain.sources import CONFIG, NODE_IP, of_objects, rules_of, served
 from tests.support.kube_objects import ingress, service, service_port
@@ -131,3 +133,18 @@ def test_only_the_ports_of_the_query_are_compared() -> None:
     objects: tuple[Service | EndpointSlice, ...] = (*DUAL, *OTHER)
     assert _kernel_line("dual", of_objects(*objects)) == SAME
     assert _kernel_line("10.96.0.44:80", of_objects(*objects)) == SAME
+
+
+def test_rules_of_the_kernel_are_indexed_once_for_each_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many ports a Service has: indexing takes a time proportional to all Services."""
+    ports = tuple(service_port(1000 + number, f"p{number}") for number in range(10))
+    source, kernel = of_objects(*served("many", "10.96.0.9", ports=ports)), rules_of(*OTHER)
+    versions: list[int] = []
+
+    def counted(rules: RuleSet) -> FrontendIndex:
+        versions.append(rules.version)
+        return index_of_rules(rules)
+
+    monkeypatch.setattr("knft.explain.sources.index_of_rules", counted)
+    explain(parse_query("many"), source, kernel)
+    assert sorted(versions) == [4, 6]

@@ -159,6 +159,17 @@ class TestServicesWithoutRules:
             "and protocol, so knft sends it no connections"
         )
 
+    def test_node_address_alone_is_no_node_port(self) -> None:
+        source = of_objects(*served("web", "10.96.0.10", ports=(service_port(node_port=0),)))
+        assert first_line(NODE_IP, source) == (
+            f"{NODE_IP} is an address of this node; no Service has a frontend there, so its processes get the packets"
+        )
+
+    def test_endpoint_on_the_network_of_the_node(self) -> None:
+        headless = service("headless", cluster_ip="None")
+        line = first_line(f"{NODE_IP}:8080", of_objects(headless, _slice_of("headless", NODE_IP)))
+        assert line.startswith(f"{NODE_IP}:8080/tcp is in an EndpointSlice of Service default/headless; ")
+
     def test_endpoint_of_a_family_without_cluster_ip(self) -> None:
         source = of_objects(service(), _slice_of("web", "fd00:10:244::13", family="IPv6"))
         assert first_line("fd00:10:244::13", source) == (
