@@ -1,9 +1,7 @@
 """``knft explain``: says what a Service, a frontend, an address or an endpoint is, and why."""
 
 import logging
-import sys
 from collections.abc import Iterable
-from shutil import get_terminal_size
 from typing import Any
 
 import click
@@ -12,7 +10,9 @@ import msgspec
 from knft.cli.explain_text import format_explanation
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
+from knft.cli.text_layout import output_width
 from knft.comparison.explained import kernel_rules, kernel_source, object_source
+from knft.comparison.kube_proxy_inputs import interface_addresses
 from knft.config import Config, parse_addresses
 from knft.errors import CaptureError, UsageError
 from knft.explain.explain import explain as explain_query
@@ -22,14 +22,13 @@ from knft.explain.sources import KernelSource, ObjectSource
 from knft.model.objects import ObjectChange
 
 STATUS_FOUND, STATUS_NOT_FOUND = 0, 3
-_MAX_WIDTH = 200
 
 
 def explain(*, what: str, output: str, **options: Any) -> int:  # noqa: ANN401 - click's values
     """Print the explanation and return the exit status; raise UsageError, SourceError, CaptureError or KernelError."""
     found = _explanation(parse_query(what), options)
     click.echo(
-        msgspec.json.encode(found) + b"\n" if output == "json" else format_explanation(found, _width()), nl=False
+        msgspec.json.encode(found) + b"\n" if output == "json" else format_explanation(found, output_width()), nl=False
     )
     return STATUS_FOUND if found.found else STATUS_NOT_FOUND
 
@@ -48,7 +47,8 @@ def _explanation(query: Query, options: dict[str, Any]) -> Explanation:
     from knft.comparison.live import read_live_knft  # noqa: PLC0415 - netlink
 
     live = read_live_knft()
-    own = (*live.addresses, *from_flags)
+    # Both sides get the same addresses, so that only their rules differ.
+    own = (*interface_addresses(changes, config), *live.addresses, *from_flags)
     return explain_query(query, _object_source(changes, config, own), kernel_rules(live.rules, own))
 
 
@@ -70,8 +70,3 @@ def _kernel_source(from_flags: tuple[str, ...]) -> KernelSource:
         msg = "this machine has no table of knft: name manifests with -f"
         raise CaptureError(msg)
     return kernel_source(live.rules, (*live.addresses, *from_flags))
-
-
-def _width() -> int | None:
-    """Return the width of the terminal, None if the output is no terminal."""
-    return min(get_terminal_size().columns, _MAX_WIDTH) if sys.stdout.isatty() else None

@@ -9,8 +9,8 @@ import click
 import msgspec
 from msgspec import Struct, structs
 
-from knft.cli.columns import output_width
 from knft.cli.history_text import format_history, names_endpoint
+from knft.cli.text_layout import output_width
 from knft.control.client import ask, decode
 from knft.control.messages import HISTORY_PATH, EndpointChange, Entry, History, entry_time
 from knft.durations import parse_unsigned

@@ -3,8 +3,8 @@
 import click
 import msgspec
 
-from knft.cli.columns import output_width
 from knft.cli.status_text import format_status
+from knft.cli.text_layout import output_width
 from knft.control.client import ask, decode
 from knft.control.messages import STATUS_PATH, Status
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from knft.cli.columns import format_seconds, wrapped
+from knft.cli.text_layout import format_seconds, wrapped
 from knft.control.messages import AuditStatus, ConntrackStatus, FamilyStatus, SourceStatus, Status
 from knft.present.formatting import format_count
 

@@ -1,15 +1,45 @@
-"""Lays out text for a terminal: paragraphs, pairs of a label and a text, and rows, folded at its width."""
+"""Lays out text for a terminal: lines, paragraphs, pairs of a label and a text, and rows, folded at its width.
 
+Text that is piped keeps its lines, so that programs can search them.
+"""
+
+import shutil
+import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from knft.durations import format_duration
 from knft.present.formatting import escape_invisible
 
 _GAP = 2
-_MIN_WIDTH = 40
+MIN_WIDTH, MAX_WIDTH = 40, 200
+"""The limits of the width; longer lines are hard to read."""
 _MIN_TEXT = 30
 """The least width of the last column of a row; a narrower one goes to a line of its own."""
 _MAX_LABEL = 36
+
+
+def output_width() -> int | None:
+    """Return the columns of the terminal within the limits, None if the output is no terminal."""
+    return min(MAX_WIDTH, max(MIN_WIDTH, shutil.get_terminal_size().columns)) if sys.stdout.isatty() else None
+
+
+def wrapped(first: str, text: str, width: int | None, indent: str) -> Iterator[str]:
+    """Yield a text as lines; the first begins with ``first``, the others with ``indent``."""
+    line = f"{first}{escape_invisible(text)}"
+    if width is None or len(line) <= width:
+        yield line.rstrip()
+        return
+    yield from textwrap.wrap(
+        line, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False, drop_whitespace=True
+    )
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration such as 18.2 ms, 3.2 s or 2h3m4s."""
+    if seconds < 1:
+        return f"{seconds * 1000:.1f} ms"
+    return f"{seconds:.1f} s" if seconds < 60 else format_duration(int(seconds) * 10**9)  # noqa: PLR2004 - a minute
 
 
 class Layout:
@@ -17,7 +47,7 @@ class Layout:
 
     def __init__(self, width: int | None) -> None:
         """Start without lines."""
-        self._width = None if width is None else max(width, _MIN_WIDTH)
+        self._width = None if width is None else max(width, MIN_WIDTH)
         self._lines: list[str] = []
 
     def text(self) -> str:

@@ -1,6 +1,6 @@
 """The sources of ``knft explain``: manifests with the rules rendered from them, or knft's tables in the kernel."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 
 from knft.comparison.captures import Rules
@@ -30,12 +30,10 @@ def object_source(
     rendered = render_node(changes, config, own)
     cluster = cluster_of(rendered.states, changes)
     node_ips = {
-        family: state.node.node_ip or next(_node_ips(rendered.rules[family.version], own, ()), "")
+        family: state.node.node_ip or _node_ip(rendered.rules[family.version], own)
         for family, state in rendered.states.items()
     }
-    accepting = {
-        family: accepted[0] for family, state in rendered.states.items() if (accepted := _accepting(config, state, own))
-    }
+    accepting = {family: tuple(_accepting(config, state, own)) for family, state in rendered.states.items()}
     rules = NodeRules(rendered.rules, address_ranges(own), node_ips, accepting)
     return ObjectSource("manifests", cluster, rules, tuple(_node_warnings(config, changes)))
 
@@ -81,7 +79,7 @@ def _accepting(config: Config, state: ServiceState, own: Iterable[str]) -> list[
         found = {text for text in addresses.of_family(own, family) if not addresses.is_loopback(text)}
     else:
         found = set(node.nodeport_ips)
-    return sorted(found, key=lambda text: (text != node.node_ip, text))
+    return sorted(found, key=lambda text: (text != node.node_ip, int(ip_address(text))))
 
 
 def kernel_source(rules: Rules, local_addresses: Iterable[str]) -> KernelSource:
@@ -92,25 +90,30 @@ def kernel_source(rules: Rules, local_addresses: Iterable[str]) -> KernelSource:
 def kernel_rules(rules: Rules, local_addresses: Iterable[str]) -> NodeRules:
     """Return the rules of a machine, and which of its addresses are the node's and accept NodePorts."""
     own = tuple(local_addresses)
-    accepting = {
-        FAMILY_OF_VERSION[version]: sorted(_accepting_in_rules(found, own)) for version, found in rules.items()
-    }
-    node_ips = {
-        FAMILY_OF_VERSION[version]: next(_node_ips(found, own, accepting[FAMILY_OF_VERSION[version]]), "")
-        for version, found in rules.items()
-    }
-    first = {family: texts[0] for family, texts in accepting.items() if texts}
-    return NodeRules(rules, address_ranges(own), node_ips, first)
+    accepting: dict[Family, tuple[str, ...]] = {}
+    node_ips: dict[Family, str] = {}
+    for version, found in rules.items():
+        family = FAMILY_OF_VERSION[version]
+        accepting[family] = _ordered(found, frozenset(_accepting_in_rules(found, own)))
+        node_ips[family] = _node_ip(found, own, accepting[family])
+    return NodeRules(rules, address_ranges(own), node_ips, accepting)
 
 
-def _node_ips(rules: RuleSet, own: tuple[str, ...], accepting: Iterable[str]) -> Iterator[str]:
-    """Yield addresses that the node may use as its source: not those of bridges of pods, if others exist."""
-    yield from accepting
-    family = FAMILY_OF_VERSION[rules.version]
-    reachable = sorted(addresses.reachable_addresses(own, family))
+def _node_ip(rules: RuleSet, own: Iterable[str], accepting: tuple[str, ...] = ()) -> str:
+    """Return the address that the node probably uses as its source, "" if it has none."""
+    reachable = addresses.reachable_addresses(own, FAMILY_OF_VERSION[rules.version])
+    return next(iter(_ordered(rules, frozenset((*accepting, *reachable)), accepting)), "")
+
+
+def _ordered(rules: RuleSet, texts: frozenset[str], preferred: Collection[str] = ()) -> tuple[str, ...]:
+    """Return addresses in numeric order; those of bridges of pods last, among the others the preferred ones first."""
     pods = pod_addresses(rules) or ()
-    outside = [text for text in reachable if not contains(pods, int(ip_address(text)))]
-    yield from (*outside, *reachable)
+
+    def rank(text: str) -> tuple[bool, bool, int]:
+        number = int(ip_address(text))
+        return (contains(pods, number), text not in preferred, number)
+
+    return tuple(sorted(texts, key=rank))
 
 
 def _accepting_in_rules(rules: RuleSet, own: Iterable[str]) -> Iterator[str]:

@@ -57,7 +57,7 @@ class EndpointDetailsIndex:
                     self._by_address.setdefault(address, []).append(endpoint)
 
     def details(self, endpoint: Endpoint) -> EndpointDetails:
-        """Return the details of an endpoint; of several slices that have it, those of the one with its conditions."""
+        """Return the details of an endpoint. If several slices have it, use the one with the same conditions."""
         found = self._by_address.get(endpoint.address, ())
         return next((self._details(each) for each in found if _has_conditions_of(each, endpoint)), EndpointDetails())
 

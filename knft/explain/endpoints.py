@@ -1,10 +1,10 @@
 """Why each endpoint of a Service port is used or not; ``knft.decide.endpoints`` decides whether it is."""
 
-from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from knft.decide.endpoints import applied_hints
-from knft.explain.explanation import EndpointUse
+from knft.explain.explanation import EndpointState, EndpointUse
 from knft.explain.sentences import Sentence, Statement, state
 from knft.model.endpoint import Endpoint
 from knft.model.node import NodeView
@@ -16,9 +16,7 @@ class Traffic(NamedTuple):
 
     text: str
     local_policy: str | None
-
-
-EndpointState = Literal["ready", "not ready", "serving", "terminating"]
+    is_external: bool = True
 
 
 def endpoint_state(endpoint: Endpoint) -> EndpointState:
@@ -34,7 +32,7 @@ def endpoint_state(endpoint: Endpoint) -> EndpointState:
 def traffic_of(plan: ServicePlan, *, knows_pods: bool) -> Iterator[Traffic]:
     """Yield the kinds of traffic that the traffic policies distinguish; rules may not know pods from other hosts."""
     port = plan.port
-    yield Traffic("the cluster IP", "internalTrafficPolicy" if port.internal_policy_local else None)
+    yield Traffic("the cluster IP", "internalTrafficPolicy" if port.internal_policy_local else None, is_external=False)
     if not port.is_externally_accessible:
         return
     if port.external_policy_local:
@@ -48,19 +46,34 @@ def traffic_of(plan: ServicePlan, *, knows_pods: bool) -> Iterator[Traffic]:
 class UseReasons:
     """Finds the reasons for the endpoints of one Service port."""
 
-    def __init__(self, plan: ServicePlan, endpoints: Sequence[Endpoint], node: NodeView, *, knows_pods: bool) -> None:
-        """``endpoints`` are all endpoints of the Service port."""
+    def __init__(
+        self,
+        plan: ServicePlan,
+        endpoints: Sequence[Endpoint],
+        node: NodeView,
+        lost_to: Callable[[Traffic], str],
+        *,
+        knows_pods: bool,
+    ) -> None:
+        """``endpoints`` are all endpoints of the Service port.
+
+        ``lost_to`` returns the owners of the frontends of a kind of traffic, "" if the Service port owns one.
+        """
         self._node = node
         self._traffic = tuple(traffic_of(plan, knows_pods=knows_pods))
         self._hints = applied_hints([each for each in endpoints if each.ready], node.name, node.zone)
         self._cluster = frozenset(plan.endpoints.cluster)
         self._local = frozenset(plan.endpoints.local)
+        self._owners = {traffic: lost_to(traffic) for traffic in self._traffic}
 
     def uses(self, endpoint: Endpoint) -> tuple[EndpointUse, ...]:
         """Return whether each kind of traffic uses an endpoint, and why."""
         return tuple(self._use(endpoint, traffic) for traffic in self._traffic)
 
     def _use(self, endpoint: Endpoint, traffic: Traffic) -> EndpointUse:
+        if self._owners[traffic]:
+            reason = state(Sentence.NO_FRONTEND, owners=self._owners[traffic])
+            return EndpointUse(traffic.text, is_used=False, reason=reason)
         chosen = self._cluster if traffic.local_policy is None else self._local
         if endpoint in chosen:
             reason = state(Sentence.USED if endpoint.ready else Sentence.USED_TERMINATING)

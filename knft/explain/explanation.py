@@ -8,14 +8,16 @@ from knft.explain.outcomes import ClientOutcome
 from knft.explain.sentences import Statement
 from knft.protocols import Protocol
 
+EndpointState = Literal["ready", "not ready", "serving", "terminating"]
+"""The state of an endpoint by its conditions."""
+
 
 class ExplainedFrontend(Struct, frozen=True):
     """A frontend that a Service port claims.
 
     ``what`` is the frontend as WHAT may name it, ``kind`` a description such as ``the cluster IP``, and ``port`` its
-    number. ``claims`` tell
-    which other Services claim it. ``at`` is the address at which ``outcomes`` hold: of a NodePort, an address of the
-    node that accepts it. ``outcomes`` are empty if another Service owns the frontend.
+    number. ``claims`` tell which other Service ports claim it. ``at`` is the address at which ``outcomes`` hold: of a
+    NodePort, an address of the node that accepts it. ``outcomes`` are empty if another Service port owns the frontend.
     """
 
     what: str
@@ -51,7 +53,7 @@ class ExplainedEndpoint(Struct, frozen=True):
     pod: str
     node: str
     zone: str
-    state: Literal["", "ready", "not ready", "serving", "terminating"]
+    state: Literal["", EndpointState]
     is_used: bool
     uses: tuple[EndpointUse, ...]
 
@@ -60,9 +62,8 @@ class ExplainedPort(Struct, frozen=True):
     """A Service port in one family.
 
     ``conclusion`` tells how many endpoints get connections, or why none does. ``problems`` are statements about what
-    clients may not expect. ``other_endpoints`` counts the endpoints that are not
-    listed, because WHAT names one of them. ``source_ranges`` are the sources that may reach its load balancer IPs, all
-    if empty.
+    keeps clients from endpoints. ``other_endpoints`` counts the endpoints that are not listed, because WHAT names one
+    of them. ``source_ranges`` are the sources that may reach its load balancer IPs, all if empty.
     """
 
     port: str

@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from msgspec import Struct
 
 from knft.explain.explanation import ExplainedEndpoint, ExplainedFrontend, ExplainedPort
-from knft.explain.facts import Facts, frontend_text, frontends_of
+from knft.explain.frontend_index import FrontendIndex, frontend_text
 from knft.explain.outcomes import Probes
 from knft.explain.sentences import Sentence, Statement, state
 from knft.families import FAMILY_OF_VERSION, Family
@@ -23,10 +23,10 @@ _ENDPOINT_MAP = re.compile(r"(wide-)?(?:local-)?(nodeport-)?endpoints-(tcp|udp|s
 _WIDE_CHAIN = re.compile(r"wide-(\d+)-.*")
 
 
-class KernelView(Struct, frozen=True):
-    """One family: the rules, and the facts that they state. ``nodeport_address`` accepts NodePorts, "" if none does."""
+class KernelFamilyView(Struct, frozen=True):
+    """One family: the rules, and their frontends. ``nodeport_address`` accepts NodePorts, "" if none does."""
 
-    facts: Facts
+    index: FrontendIndex
     probes: Probes
     nodeport_address: str
 
@@ -36,19 +36,22 @@ class KernelView(Struct, frozen=True):
         return FAMILY_OF_VERSION[self.probes.rules.version]
 
 
-def explain_kernel_port(view: KernelView, name: ServicePortName, address: str = "", port: int = 0) -> ExplainedPort:
+def explain_kernel_port(
+    view: KernelFamilyView, name: ServicePortName, address: str = "", port: int = 0
+) -> ExplainedPort:
     """Explain one Service port; list only endpoints with ``address`` and ``port``, if these are given."""
-    frontends = tuple(_frontend(view, key, name) for key in frontends_of(view.facts, name, ()))
+    frontends = tuple(_frontend(view, key, name) for key in view.index.owned_by(name))
     outcomes = [outcome for frontend in frontends for outcome in frontend.outcomes]
     endpoints = sorted({endpoint for outcome in outcomes for endpoint in outcome.endpoints})
     wanted = {each for each in endpoints if _is_at(each, address, port)} if address else set(endpoints)
+    conclusion = _conclusion(name, view.family, endpoints)
     seconds = {outcome.affinity_seconds for outcome in outcomes} - {None}
     return ExplainedPort(
         port=str(name),
         protocol=name.protocol,
         family=view.family.value,
-        conclusion=_conclusion(name, view.family, endpoints),
-        problems=() if endpoints else (_conclusion(name, view.family, endpoints),),
+        conclusion=conclusion,
+        problems=() if endpoints else (conclusion,),
         frontends=frontends,
         endpoints=tuple(
             ExplainedEndpoint(each, "", "", "", "", is_used=True, uses=()) for each in endpoints if each in wanted
@@ -68,11 +71,11 @@ def _conclusion(name: ServicePortName, family: Family, endpoints: list[str]) -> 
     return state(Sentence.KERNEL_SERVED, port=name, family=family.value, count=len(endpoints))
 
 
-def _frontend(view: KernelView, key: FrontendKey, name: ServicePortName) -> ExplainedFrontend:
+def _frontend(view: KernelFamilyView, key: FrontendKey, name: ServicePortName) -> ExplainedFrontend:
     at = view.nodeport_address if key[0] is None else key[0]
     outcomes = view.probes.outcomes(at, key[2], key[1]) if at else ()
     return ExplainedFrontend(
-        frontend_text(key), view.facts.kinds[key, name], key[2], is_owned=True, claims=(), at=at, outcomes=outcomes
+        frontend_text(key), view.index.kinds[key, name], key[2], is_owned=True, claims=(), at=at, outcomes=outcomes
     )
 
 
@@ -82,12 +85,12 @@ def _is_at(endpoint: str, address: str, port: int) -> bool:
     return endpoint.startswith(endpoint_key(address, 0)[:-1])
 
 
-def kernel_ports_with_endpoint(view: KernelView, address: str, port: int) -> tuple[ServicePortName, ...]:
+def kernel_ports_with_endpoint(view: KernelFamilyView, address: str, port: int) -> tuple[ServicePortName, ...]:
     """Return the Service ports that send connections to an endpoint, by the maps of endpoints."""
-    return tuple(sorted({view.facts.owners[key] for key in _frontends_with(view, int(ip_address(address)), port)}))
+    return tuple(sorted({view.index.owners[key] for key in _frontends_with(view, int(ip_address(address)), port)}))
 
 
-def _frontends_with(view: KernelView, address: int, port: int) -> Iterator[FrontendKey]:
+def _frontends_with(view: KernelFamilyView, address: int, port: int) -> Iterator[FrontendKey]:
     """Yield the frontends whose endpoints have an address, and a port unless that is 0."""
     wide = _wide_frontends(view)
     for name, collection in view.probes.rules.collections.items():
@@ -97,10 +100,10 @@ def _frontends_with(view: KernelView, address: int, port: int) -> Iterator[Front
         for element in collection.elements:
             if isinstance(element.value, tuple) and element.value[0] == address and port in (0, element.value[-1]):
                 keys = wide.get(element.key[0], ()) if found[1] else (_frontend_key(view, element, found),)
-                yield from (key for key in keys if key in view.facts.owners)
+                yield from (key for key in keys if key in view.index.owners)
 
 
-def _frontend_key(view: KernelView, element: Element, found: re.Match[str]) -> FrontendKey:
+def _frontend_key(view: KernelFamilyView, element: Element, found: re.Match[str]) -> FrontendKey:
     protocol = next(each for each, name in NFT_PROTOCOLS.items() if name == found[3])
     first, second = element.key[0], element.key[1]
     if found[2] or not isinstance(first, int):
@@ -108,7 +111,7 @@ def _frontend_key(view: KernelView, element: Element, found: re.Match[str]) -> F
     return (format_address(view.probes.rules.version, first), protocol, second if isinstance(second, int) else 0)
 
 
-def _wide_frontends(view: KernelView) -> dict[int | tuple[int, int], list[FrontendKey]]:
+def _wide_frontends(view: KernelFamilyView) -> dict[int | tuple[int, int], list[FrontendKey]]:
     """Return the frontends of each wide Service port, by its number."""
     wide: dict[int | tuple[int, int], list[FrontendKey]] = {}
     for name, collection in view.probes.rules.collections.items():
@@ -122,7 +125,7 @@ def _wide_frontends(view: KernelView) -> dict[int | tuple[int, int], list[Fronte
     return wide
 
 
-def _verdict_key(view: KernelView, element: Element) -> FrontendKey:
+def _verdict_key(view: KernelFamilyView, element: Element) -> FrontendKey:
     """Return the frontend of an element of a verdict map: address (none for NodePorts), protocol and port."""
     *address, protocol, port = (part if isinstance(part, int) else 0 for part in element.key)
     where = format_address(view.probes.rules.version, address[0]) if address else None

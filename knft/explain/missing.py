@@ -1,17 +1,24 @@
 """Explains what does not exist: addresses, frontends and Services that no object and no rule has."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
-from knft.explain.facts import Facts
+from knft.explain.frontend_index import KIND_TEXTS, FrontendIndex
 from knft.explain.outcomes import Probes
 from knft.explain.query import AddressQuery, NodePortQuery
 from knft.explain.sentences import Sentence, Statement, state
 from knft.explain.words import listed, number_text
 from knft.model.names import NamespacedName, ServicePortName
-from knft.model.plan import FrontendKey
+from knft.model.plan import FrontendKey, FrontendKind
 from knft.protocols import NFT_PROTOCOLS
 
+_OF_RULES = {
+    Sentence.UNALLOCATED: Sentence.KERNEL_UNALLOCATED,
+    Sentence.NOT_A_FRONTEND: Sentence.KERNEL_NOT_A_FRONTEND,
+    Sentence.NODE_ADDRESS: Sentence.KERNEL_NODE_ADDRESS,
+    Sentence.NO_NODE_PORT: Sentence.KERNEL_NO_NODE_PORT,
+}
+"""The sentences that rules alone allow instead of those about all Services."""
 _Frontends = tuple[tuple[FrontendKey, ServicePortName], ...]
 
 
@@ -34,37 +41,41 @@ def similar_services(name: NamespacedName, existing: Iterable[NamespacedName]) -
     return tuple(dict.fromkeys((*same, *near, *alike)))[:3]
 
 
-def missing_address(query: AddressQuery, facts: Facts, probes: Probes) -> Statement:
+def missing_address(query: AddressQuery, index: FrontendIndex, probes: Probes) -> Statement:
     """Return what happens to packets to an address, with or without a port, that is no frontend."""
-    there = facts.ports_at(query.address)
+    there = index.ports_at(query.address)
     if there:
-        return _other_port(query, there, facts)
+        return _other_port(query, there, index)
     if probes.is_node_address(query.address):
-        return _node_address(query, facts)
-    cidr = facts.service_cidr(query.address)
+        return _node_address(query, index)
+    cidr = index.service_cidr(query.address)
     if cidr:
-        return state(Sentence.UNALLOCATED, address=query.address, cidr=cidr)
-    return state(Sentence.NOT_A_FRONTEND, what=query.text)
+        return _state(Sentence.UNALLOCATED, index, address=query.address, cidr=cidr)
+    return _state(Sentence.NOT_A_FRONTEND, index, what=query.what)
 
 
-def unserved_address(query: AddressQuery, facts: Facts) -> Statement:
+def _state(sentence: Sentence, index: FrontendIndex, **values: object) -> Statement:
+    return state(sentence if index.knows_services else _OF_RULES[sentence], **values)
+
+
+def unserved_address(query: AddressQuery, index: FrontendIndex) -> Statement:
     """Return what happens to packets to an address of a Service without rules."""
-    cidr = facts.service_cidr(query.address)
+    cidr = index.service_cidr(query.address)
     if cidr:
         return state(Sentence.UNSERVED_DROPPED, address=query.address, cidr=cidr)
     return state(Sentence.UNSERVED_KEPT, address=query.address)
 
 
-def _other_port(query: AddressQuery, there: _Frontends, facts: Facts) -> Statement:
+def _other_port(query: AddressQuery, there: _Frontends, index: FrontendIndex) -> Statement:
     """Return which ports an address has instead."""
-    kinds = {facts.kinds[key, owner] for key, owner in there}
+    kinds = {index.kinds[key, owner] for key, owner in there}
     values = {
         "address": query.address,
         "services": _services(there),
         "port": number_text(query.port, query.protocol),
         "found": listed(dict.fromkeys(number_text(key[2], key[1]) for key, _ in there)),
     }
-    if "the cluster IP" not in kinds:
+    if KIND_TEXTS[FrontendKind.CLUSTER_IP] not in kinds:
         return state(Sentence.EXTERNAL_OTHER_PORT, **values)
     protocols = [NFT_PROTOCOLS[key[1]] for key, _ in there if key[2] == query.port]
     if protocols:
@@ -73,24 +84,25 @@ def _other_port(query: AddressQuery, there: _Frontends, facts: Facts) -> Stateme
     return state(Sentence.CLUSTER_IP_OTHER_PORT, **values)
 
 
-def _node_address(query: AddressQuery, facts: Facts) -> Statement:
-    node_ports = facts.node_ports(query.port)
+def _node_address(query: AddressQuery, index: FrontendIndex) -> Statement:
+    node_ports = index.node_ports(query.port)
     owner = next((owner for key, owner in node_ports if key[1] == query.protocol), None)
     if owner is not None:
         number = number_text(query.port, query.protocol)
         return state(Sentence.NODE_PORT_ELSEWHERE, owner=owner, port=number, address=query.address)
     if node_ports:
-        return missing_node_port(NodePortQuery(query.text, query.port, query.protocol), facts)
-    what = f"NodePort {number_text(query.port, query.protocol)}" if query.port else "a frontend there"
-    return state(Sentence.NODE_ADDRESS, address=query.address, what=what)
+        return missing_node_port(NodePortQuery(query.text, query.port, query.protocol), (index,))
+    article = "a " if index.knows_services else ""
+    what = f"NodePort {number_text(query.port, query.protocol)}" if query.port else f"{article}frontend there"
+    return _state(Sentence.NODE_ADDRESS, index, address=query.address, what=what)
 
 
-def missing_node_port(query: NodePortQuery, facts: Facts) -> Statement:
-    """Return which protocols a NodePort has instead, if it has any."""
-    there = facts.node_ports(query.port)
+def missing_node_port(query: NodePortQuery, indexes: Sequence[FrontendIndex]) -> Statement:
+    """Return which protocols a NodePort has instead in any family, if it has any."""
+    there = tuple(each for index in indexes for each in index.node_ports(query.port))
     if not there:
-        return state(Sentence.NO_NODE_PORT, port=number_text(query.port, query.protocol))
-    found = listed(NFT_PROTOCOLS[key[1]] for key, _ in there)
+        return _state(Sentence.NO_NODE_PORT, indexes[0], port=number_text(query.port, query.protocol))
+    found = listed(dict.fromkeys(NFT_PROTOCOLS[key[1]] for key, _ in there))
     protocol = NFT_PROTOCOLS[query.protocol]
     return state(
         Sentence.NODE_PORT_OTHER_PROTOCOL, services=_services(there), number=query.port, found=found, protocol=protocol
@@ -101,10 +113,10 @@ def _services(there: _Frontends) -> str:
     return listed(dict.fromkeys(str(owner.service) for _, owner in there))
 
 
-def address_kinds(there: _Frontends, facts: Facts) -> Iterator[tuple[str, str]]:
+def address_kinds(there: _Frontends, index: FrontendIndex) -> Iterator[tuple[str, str]]:
     """Yield the kinds of an address, as in ``the cluster IP``, with the Services that have it as that."""
     kinds: dict[str, dict[str, None]] = {}
     for key, owner in there:
-        kinds.setdefault(facts.kinds[key, owner], {})[str(owner.service)] = None
+        kinds.setdefault(index.kinds[key, owner], {})[str(owner.service)] = None
     for kind, services in sorted(kinds.items()):
         yield kind, listed(services)

@@ -1,12 +1,12 @@
 """What clients get at a frontend, by interpreting the rules: an outside client, a pod, and the node itself."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from ipaddress import ip_address, ip_network, summarize_address_range
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from knft.families import FAMILY_OF_VERSION
+from knft.families import FAMILY_OF_VERSION, IpVersion
 from knft.interpret.compare import formatting
 from knft.interpret.compare.partition import are_equal, outcome_shares, partition
 from knft.interpret.mentioned_values import MentionedValues
@@ -14,6 +14,7 @@ from knft.interpret.outcomes import Disposition, Outcome, PacketClass, PacketFie
 from knft.interpret.ranges import (
     ADDRESSES,
     LOOPBACK,
+    NON_UNICAST,
     PORTS,
     Ranges,
     contains,
@@ -29,11 +30,6 @@ from knft.interpret.trace import outcome_reason
 from knft.interpret.walk.recording import RecordingWalker
 from knft.protocols import NFT_PROTOCOLS, PROTOCOL_NUMBERS, Protocol
 
-_NO_SOURCES = {
-    4: ("0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/3"),
-    6: ("::/127", "fe80::/10", "ff00::/8"),
-}
-"""Addresses that no packet from the network has as its source."""
 _MAX_NETWORKS = 3
 
 
@@ -75,11 +71,6 @@ class Probes:
         self._node_source = int(ip_address(node_ip)) if node_ip else None
 
     @property
-    def family(self) -> str:
-        """The IP family."""
-        return f"IPv{self._version}"
-
-    @property
     def knows_pods(self) -> bool:
         """Whether the rules tell pods from other hosts."""
         return any(client == "pod" for client, _ in self._clients)
@@ -116,7 +107,7 @@ class Probes:
             found += sorted(of_client, key=lambda item: (item.which == _OTHERS, item.which))
         return _Answer(tuple(found), has_hairpin)
 
-    def agree(self, other: "Probes", address: str, port: int, protocol: Protocol) -> bool:
+    def treats_equally(self, other: "Probes", address: str, port: int, protocol: Protocol) -> bool:
         """Whether the rules of both treat all packets to a destination equally."""
         return all(
             are_equal(self._walker.paths(packets), other._walker.paths(packets))  # noqa: SLF001 - the same class
@@ -137,7 +128,7 @@ class Probes:
 
     def _client_fields(self) -> Iterator[tuple[str, PacketFields]]:
         """Yield the kinds of clients that send packets to the node, with the fields of their packets."""
-        excluded = ranges((*self._node_addresses, *_networks(_NO_SOURCES[self._version])))
+        excluded = ranges((*self._node_addresses, *LOOPBACK[self._version], *NON_UNICAST[self._version]))
         fields = PacketFields(
             (), subtract(ADDRESSES[self._version], excluded), PORTS, self._interfaces, self._interfaces, _NEW
         )
@@ -217,23 +208,13 @@ def _is_hairpin(paths: Iterable[Path]) -> bool:
     )
 
 
-def _which(version: int, fields: PacketFields, *, number: int) -> str:
+def _which(version: IpVersion, fields: PacketFields, *, number: int) -> str:
     if number == 1:
         return ""
-    listed = [str(network) for pair in fields.sources for network in _summarize(version, *pair)]
+    listed = [cidr for pair in fields.sources for cidr in formatting.cidrs(version, *pair)]
     return ", ".join(listed) if len(listed) <= _MAX_NETWORKS else _OTHERS
 
 
-def _summarize(version: int, first: int, last: int) -> Iterator[str]:
-    ends = [ip_address(formatting.format_address(4 if version == 4 else 6, number)) for number in (first, last)]  # noqa: PLR2004
-    yield from map(str, summarize_address_range(*ends))
-
-
-def _format_range(version: int, first: int, last: int) -> str:
-    ends = [formatting.format_address(4 if version == 4 else 6, number) for number in (first, last)]  # noqa: PLR2004
+def _format_range(version: IpVersion, first: int, last: int) -> str:
+    ends = [formatting.format_address(version, number) for number in (first, last)]
     return ends[0] if first == last else "-".join(ends)
-
-
-def _networks(texts: Iterable[str]) -> Iterator[tuple[int, int]]:
-    for network in map(ip_network, texts):
-        yield int(network[0]), int(network[-1])

@@ -1,7 +1,6 @@
 """Parses WHAT of ``knft explain``: a Service, an address with or without a port, or a NodePort."""
 
 import re
-from typing import NoReturn
 
 from msgspec import Struct
 
@@ -19,6 +18,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _PORT_NAME = re.compile(r"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?")
 _FORMS = "a Service (namespace/name), an address, ADDRESS:PORT/PROTOCOL, or a NodePort (:PORT/PROTOCOL)"
+_NO_ADDRESS = "is not an IP address"
 _LAST_PORT = 65535
 
 
@@ -39,6 +39,11 @@ class AddressQuery(Struct, frozen=True):
     port: int = 0
     protocol: Protocol = "TCP"
 
+    @property
+    def what(self) -> str:
+        """The address in its canonical form, with the port and the protocol if they are given."""
+        return self.text if self.port else self.address
+
 
 class NodePortQuery(Struct, frozen=True):
     """A NodePort, at any address of the node."""
@@ -53,7 +58,25 @@ Query = ServiceQuery | AddressQuery | NodePortQuery
 
 def parse_query(text: str) -> Query:
     """Return what the text names; raise UsageError."""
-    address = parse_address(text.removeprefix("[").removesuffix("]"))
+    try:
+        return _parse(text)
+    except _PartError as error:
+        where = "" if error.part == text else f", in {text!r}"
+        msg = f"WHAT: {error.part!r} {error.problem}{where}; expected {_FORMS}"
+        raise UsageError(msg) from None
+
+
+class _PartError(Exception):
+    """A part of WHAT is invalid."""
+
+    def __init__(self, part: str, problem: str) -> None:
+        super().__init__(problem)
+        self.part, self.problem = part, problem
+
+
+def _parse(text: str) -> Query:
+    in_brackets = text.startswith("[") and text.endswith("]")
+    address = parse_address(text[1:-1] if in_brackets else text)
     if address is not None:
         return AddressQuery(text, *address)
     socket = _SOCKET.fullmatch(text)
@@ -73,7 +96,7 @@ def _node_port_or_frontend(found: re.Match[str]) -> Query:
         return NodePortQuery(_in_full("", port, protocol), port, protocol)
     address = parse_address(where)
     if address is None:
-        _fail(f"{where!r} is not an IP address")
+        raise _PartError(where, _NO_ADDRESS)
     return AddressQuery(_in_full(address[1], port, protocol), *address, port, protocol)
 
 
@@ -83,7 +106,7 @@ def _in_full(address: str, port: int, protocol: Protocol) -> str:
 
 def _port(text: str) -> int:
     if not re.fullmatch("[0-9]{1,5}", text) or not 1 <= int(text) <= _LAST_PORT:
-        _fail(f"{text!r} is not a port from 1 to {_LAST_PORT}")
+        raise _PartError(text, f"is not a port from 1 to {_LAST_PORT}")
     return int(text)
 
 
@@ -91,7 +114,7 @@ def _protocol(text: str | None) -> Protocol:
     wanted = "TCP" if text is None else text.upper()
     found = next((name for name in NFT_PROTOCOLS if name == wanted), None)
     if found is None:
-        _fail(f"{text!r} is not a protocol of Services; use tcp, udp or sctp")
+        raise _PartError(text or "", "is not a protocol of Services; use tcp, udp or sctp")
     return found
 
 
@@ -99,20 +122,16 @@ def _service(text: str) -> ServiceQuery:
     found = _SERVICE.fullmatch(text)
     if found is None:
         more = "; write an IPv6 address with a port in brackets" if text.count(":") > 1 else ""
-        _fail(f"{text!r} is not {_FORMS}{more}")
-    name = found["name"]
+        msg = f"WHAT: {text!r} is not {_FORMS}{more}"
+        raise UsageError(msg)
+    name, port = found["name"], found["port"]
     namespace = "default" if found["namespace"] is None else found["namespace"]
+    if not _NAMESPACE.fullmatch(namespace):
+        raise _PartError(namespace, "is not the name of a namespace")
     if re.fullmatch(r"[0-9.]+", name):
-        _fail(f"{name!r} is not an IP address")
-    for part, value, form in (("namespace", namespace, _NAMESPACE), ("Service", name, _NAME)):
-        if not form.fullmatch(value):
-            _fail(f"{value!r} is not the name of a {part}; expected {_FORMS}")
-    port = found["port"]
+        raise _PartError(name, _NO_ADDRESS)
+    if not _NAME.fullmatch(name):
+        raise _PartError(name, "is not the name of a Service")
     if port is not None and not _PORT_NAME.fullmatch(port):
-        _fail(f"{port!r} is not the name of a port")
+        raise _PartError(port, "is not the name of a port")
     return ServiceQuery(text, NamespacedName(namespace, name), port)
-
-
-def _fail(problem: str) -> NoReturn:
-    msg = f"WHAT: {problem}"
-    raise UsageError(msg)

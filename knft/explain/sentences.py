@@ -17,6 +17,10 @@ class Sentence(enum.Enum):
     ENDPOINT = "{what} is an endpoint of {ports}"
     USED_FOR_SOME = "used for {used}, not for {unused}"
     USED_BY_SOME = "used by {used}, not by {unused}"
+    USED_BY = "used by {ports}"
+    UNUSED_BY = "not used by {ports}"
+    USED_IN_PART_BY = "used for some traffic by {ports}"
+    FRONTEND_OF_FAMILY = "{what} is {kind} of Service port {port} for {family}"
 
     # A Service port and its endpoints.
     SERVED = "{used} of {total} {family} endpoints of {port} get connections"
@@ -26,6 +30,9 @@ class Sentence(enum.Enum):
     PORT_NOT_IN_SLICES = (
         "no {family} EndpointSlice of Service {service} has port {wanted}, only {found}, so {family} connections to "
         "{port} are rejected"
+    )
+    SLICES_WITHOUT_PORTS = (
+        "the {family} EndpointSlices of Service {service} have no ports, so {family} connections to {port} are rejected"
     )
     NO_ENDPOINTS = (
         "the {family} EndpointSlices of Service {service} have no endpoint, so {family} connections to {port} are "
@@ -40,7 +47,7 @@ class Sentence(enum.Enum):
         "no usable {family} endpoint of {port} is on this node and externalTrafficPolicy is Local, so {family} "
         "connections from outside are dropped"
     )
-    LOST_FRONTENDS = "{port} does not get {frontends}, which {owners} owns"
+    LOST_FRONTENDS = "{port} does not get {frontends}, which {owner} owns"
     KERNEL_SERVED = "{port} sends {family} connections to {count} endpoints"
     KERNEL_UNSERVED = "{port} has no {family} endpoint that gets connections"
 
@@ -62,6 +69,12 @@ class Sentence(enum.Enum):
         "it"
     )
     OF_UNSERVED = "{address} is an address of Service {service}"
+    NODE_PORT_OF_UNSERVED = "{port} is a NodePort of Service {service}"
+    UNSERVED_NODE_PORT = "the node's processes get the packets"
+    HEALTH_CHECK_PORT = "{port} is the health check port of Service {service}, so knft run answers the requests"
+    ENDPOINT_OF_UNSERVED = "{what} is in an EndpointSlice of Service {service}"
+    NO_CLUSTER_IP_IN_FAMILY = "Service {service} has no {family} cluster IP, so knft has no {family} rules for it"
+    NO_PORT_OF_SLICE = "Service {service} has no port of this name and protocol, so knft sends it no connections"
     UNSERVED_DROPPED = "{cidr} is a Service CIDR, so packets to {address} are dropped"
     UNSERVED_KEPT = "{address} is in no Service CIDR, so knft does not translate packets to it"
 
@@ -69,8 +82,12 @@ class Sentence(enum.Enum):
     NO_SERVICE = "there is no Service {service}"
     KERNEL_NO_SERVICE = "the kernel's rules have no frontend of Service {service}"
     NO_SUCH_PORT = "Service {service} has no port {port}, only {found}"
+    KERNEL_NO_SUCH_PORT = "knft's rules have no frontend of port {port} of Service {service}, only of {found}"
     DID_YOU_MEAN = "did you mean {names}?"
     UNALLOCATED = "no Service has {address}; {cidr} is a Service CIDR, so packets to it are dropped"
+    KERNEL_UNALLOCATED = (
+        "knft's rules have no frontend at {address}; {cidr} is a Service CIDR, so packets to it are dropped"
+    )
     CLUSTER_IP_OTHER_PORT = (
         "{address} is a cluster IP of {services}, which has no port {port}, only {found}, so connections are rejected"
     )
@@ -83,10 +100,14 @@ class Sentence(enum.Enum):
         "translate these packets"
     )
     NODE_ADDRESS = "{address} is an address of this node; no Service has {what}, so its processes get the packets"
+    KERNEL_NODE_ADDRESS = (
+        "{address} is an address of this node; knft's rules have no {what}, so its processes get the packets"
+    )
     NODE_PORT_ELSEWHERE = (
         "{owner} has NodePort {port}, which {address} does not accept, so the node's processes get the packets"
     )
     NO_NODE_PORT = "no Service has NodePort {port}, so the node's processes get the packets"
+    KERNEL_NO_NODE_PORT = "knft's rules have no NodePort {port}, so the node's processes get the packets"
     NODE_PORT_OTHER_PROTOCOL = (
         "{services} has NodePort {number} for {found} only, so the node's processes get the packets with {protocol}"
     )
@@ -95,6 +116,9 @@ class Sentence(enum.Enum):
         "names the node's address"
     )
     NOT_A_FRONTEND = "no Service has {what}, and it is in no Service CIDR: knft does not translate packets to it"
+    KERNEL_NOT_A_FRONTEND = (
+        "knft's rules have no frontend {what}, and it is in no Service CIDR: knft does not translate packets to it"
+    )
 
     # Frontends that several Services claim.
     LOST_BY_KIND = "belongs to {owner}, which claims it as {kind}"
@@ -105,6 +129,7 @@ class Sentence(enum.Enum):
     # Endpoints.
     USED = "used"
     USED_TERMINATING = "used although it terminates: no endpoint that may be used is ready"
+    NO_FRONTEND = "not used: these frontends belong to {owners}"
     NOT_READY = "not used: not ready"
     NOT_SERVING = "not used: terminates and no longer serves"
     TERMINATES = "not used: terminates, and other endpoints are ready"
@@ -117,7 +142,13 @@ class Sentence(enum.Enum):
     KERNEL_EQUAL = "the kernel's rules treat these packets in the same way"
     KERNEL_DIFFERENT = "the kernel's rules treat packets to {frontend} differently"
     KERNEL_EXTRA = "the kernel also has frontend {frontend} of {port}"
+    KERNEL_HAS_NONE = "the kernel's rules have no frontend for {what} either"
     KERNEL_NO_TABLE = "the kernel has no {family} table of knft"
+
+    @property
+    def kind(self) -> str:
+        """The ``kind`` of its statements."""
+        return self.name.lower()
 
 
 class Statement(Struct, frozen=True):
@@ -129,4 +160,4 @@ class Statement(Struct, frozen=True):
 
 def state(sentence: Sentence, **values: object) -> Statement:
     """Return a sentence with its values."""
-    return Statement(sentence.name.lower(), sentence.value.format(**values))
+    return Statement(sentence.kind, sentence.value.format(**values))

@@ -1,36 +1,36 @@
 """Explains one Service port in one family, from objects and from the outcomes that the rules have."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
 from knft.decide.frontends import claimed_frontends
 from knft.decide.plan import plan_service_port
 from knft.explain.cluster import Cluster, EndpointDetails, EndpointDetailsIndex, FamilyObjects
-from knft.explain.endpoints import UseReasons, endpoint_state
+from knft.explain.endpoints import Traffic, UseReasons, endpoint_state
 from knft.explain.explanation import EndpointUse, ExplainedEndpoint, ExplainedFrontend, ExplainedPort
-from knft.explain.facts import KIND_TEXTS, Facts, frontend_text
+from knft.explain.frontend_index import KIND_TEXTS, FrontendIndex, frontend_text
 from knft.explain.outcomes import Probes
 from knft.explain.sentences import Sentence, Statement, state
-from knft.explain.words import listed, port_text
+from knft.explain.words import listed
 from knft.families import Family
 from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
-from knft.model.plan import Frontend, ServicePlan, TrafficAction
+from knft.model.plan import Frontend, FrontendKind, ServicePlan, TrafficAction
 from knft.protocols import Protocol
 from knft.track.size_limits import endpoints_error
-from knft.track.slices import PortKey
+from knft.track.slices import PortKey, ports_of
 
 
-class View(Struct, frozen=True):
-    """One family: its objects, the facts about frontends, and the rules rendered from the objects.
+class FamilyView(Struct, frozen=True):
+    """One family: its objects, their frontends, and the rules rendered from the objects.
 
     ``nodeport_address`` is an address that accepts NodePorts, "" if none does.
     """
 
     family: Family
     objects: FamilyObjects
-    facts: Facts
+    index: FrontendIndex
     probes: Probes
     nodeport_address: str
 
@@ -38,7 +38,7 @@ class View(Struct, frozen=True):
 class PortExplainer:
     """Explains the Service ports of a cluster."""
 
-    def __init__(self, cluster: Cluster, views: Mapping[Family, View]) -> None:
+    def __init__(self, cluster: Cluster, views: Mapping[Family, FamilyView]) -> None:
         """Take the objects and, for each family, what follows from them."""
         self._cluster, self._views = cluster, views
 
@@ -48,9 +48,9 @@ class PortExplainer:
         service_port = view.objects.ports[name]
         endpoints = view.objects.endpoints.get(name, ())
         claimed = claimed_frontends(service_port)
-        owned = tuple(each for each in claimed if view.facts.owners.get(each.key) == name)
+        owned = tuple(each for each in claimed if view.index.owners.get(each.key) == name)
         plan = plan_service_port(name, service_port, endpoints, owned, view.objects.node)
-        explained = self._endpoints(plan, endpoints, view)
+        explained = self._endpoints(plan, endpoints, claimed, view)
         problems = tuple(self._problems(plan, endpoints, view))
         frontends = tuple(_frontend(each, name, view) for each in claimed)
         shown = tuple(
@@ -64,7 +64,7 @@ class PortExplainer:
             port=str(name),
             protocol=name.protocol,
             family=family.value,
-            conclusion=problems[0] if plan.internal is TrafficAction.REJECT else served,
+            conclusion=problems[0] if plan.internal is TrafficAction.REJECT or not owned else served,
             problems=problems,
             frontends=frontends,
             endpoints=shown,
@@ -77,28 +77,31 @@ class PortExplainer:
         )
 
     def _endpoints(
-        self, plan: ServicePlan, endpoints: tuple[Endpoint, ...], view: View
+        self, plan: ServicePlan, endpoints: tuple[Endpoint, ...], claimed: tuple[Frontend, ...], view: FamilyView
     ) -> tuple[ExplainedEndpoint, ...]:
-        reasons = UseReasons(plan, endpoints, view.objects.node, knows_pods=view.probes.knows_pods)
+        def lost_to(traffic: Traffic) -> str:
+            frontends = (each for each in claimed if traffic.is_external is (each.kind is not FrontendKind.CLUSTER_IP))
+            owners = dict.fromkeys(view.index.owners[each.key] for each in frontends)
+            return "" if plan.name in owners else listed(map(str, owners))
+
+        knows_pods = view.probes.knows_pods
+        reasons = UseReasons(plan, endpoints, view.objects.node, lost_to, knows_pods=knows_pods)
         index = EndpointDetailsIndex(self._cluster, plan.name.service, view.family)
         return tuple(_endpoint(each, index.details(each), reasons.uses(each)) for each in endpoints)
 
-    def _problems(self, plan: ServicePlan, endpoints: tuple[Endpoint, ...], view: View) -> Iterator[Statement]:
+    def _problems(self, plan: ServicePlan, endpoints: tuple[Endpoint, ...], view: FamilyView) -> Iterator[Statement]:
         """Yield what keeps connections from endpoints, the worst problem first."""
-        name = plan.name
-        if plan.internal is TrafficAction.REJECT:
+        name, owned_kinds = plan.name, {each.kind for each in plan.frontends}
+        values = {"port": name, "family": view.family.value}
+        if plan.internal is TrafficAction.REJECT and owned_kinds:
             yield self._rejection(name, endpoints, view.family)
-        if plan.internal is TrafficAction.DROP:
-            yield state(Sentence.INTERNAL_NONE_LOCAL, family=view.family.value, port=name)
-        if plan.port.is_externally_accessible and plan.external is TrafficAction.DROP:
-            yield state(Sentence.EXTERNAL_NONE_LOCAL, family=view.family.value, port=name)
-        lost = [each for each in claimed_frontends(plan.port) if view.facts.owners[each.key].service != name.service]
-        if lost:
-            owners = dict.fromkeys(view.facts.owners[each.key] for each in lost)
-            texts = listed(frontend_text(each.key) for each in lost)
-            yield state(Sentence.LOST_FRONTENDS, port=name, frontends=texts, owners=listed(map(str, owners)))
-        if plan.port.node_port and not view.nodeport_address:
-            yield state(Sentence.NO_NODE_PORT_ADDRESS, port=name, family=view.family.value)
+        if plan.internal is TrafficAction.DROP and FrontendKind.CLUSTER_IP in owned_kinds:
+            yield state(Sentence.INTERNAL_NONE_LOCAL, **values)
+        if plan.external is TrafficAction.DROP and owned_kinds - {FrontendKind.CLUSTER_IP}:
+            yield state(Sentence.EXTERNAL_NONE_LOCAL, **values)
+        yield from _lost_frontends(name, claimed_frontends(plan.port), view.index)
+        if FrontendKind.NODE_PORT in owned_kinds and not view.nodeport_address:
+            yield state(Sentence.NO_NODE_PORT_ADDRESS, **values)
 
     def _rejection(self, name: ServicePortName, endpoints: tuple[Endpoint, ...], family: Family) -> Statement:
         """Return why a Service port has no usable endpoint."""
@@ -112,23 +115,22 @@ class PortExplainer:
             return state(Sentence.NONE_READY, **values)
         if not slices:
             return state(Sentence.NO_SLICES, **values)
-        used = [item for item in slices if item.endpoints]
-        if not used:
+        if not any(item.endpoints for item in slices):
             return state(Sentence.NO_ENDPOINTS, **values)
-        found = sorted(
-            {
-                PortKey(port.name, port.protocol or "TCP")
-                for item in used
-                for port in item.ports or ()
-                if port.name is not None and port.port
-            }
-        )
-        return state(
-            Sentence.PORT_NOT_IN_SLICES,
-            **values,
-            wanted=port_text(name.port, name.protocol),
-            found=listed(port_text(*each) for each in found) or "none",
-        )
+        found = sorted(ports_of(slices))
+        if not found:
+            return state(Sentence.SLICES_WITHOUT_PORTS, **values)
+        wanted = PortKey(name.port, name.protocol)
+        return state(Sentence.PORT_NOT_IN_SLICES, **values, wanted=wanted, found=listed(map(str, found)))
+
+
+def _lost_frontends(name: ServicePortName, claimed: Iterable[Frontend], index: FrontendIndex) -> Iterator[Statement]:
+    """Yield the frontends that other Service ports own, for each owner."""
+    lost: dict[ServicePortName, list[str]] = {}
+    for each in claimed:
+        lost.setdefault(index.owners[each.key], []).append(frontend_text(each.key))
+    for owner in sorted(lost.keys() - {name}):
+        yield state(Sentence.LOST_FRONTENDS, port=name, frontends=listed(lost[owner]), owner=owner)
 
 
 def _endpoint(endpoint: Endpoint, details: EndpointDetails, uses: tuple[EndpointUse, ...]) -> ExplainedEndpoint:
@@ -149,8 +151,8 @@ def _external_policy(plan: ServicePlan) -> str:
     return "Local" if plan.port.external_policy_local else "Cluster"
 
 
-def _frontend(frontend: Frontend, name: ServicePortName, view: View) -> ExplainedFrontend:
-    owner = view.facts.owners[frontend.key]
+def _frontend(frontend: Frontend, name: ServicePortName, view: FamilyView) -> ExplainedFrontend:
+    owner = view.index.owners[frontend.key]
     at = frontend.address if frontend.address is not None else view.nodeport_address
     is_owned = owner == name
     outcomes = view.probes.outcomes(at, frontend.port, frontend.protocol) if is_owned and at else ()
@@ -165,14 +167,14 @@ def _frontend(frontend: Frontend, name: ServicePortName, view: View) -> Explaine
     )
 
 
-def _claims(frontend: Frontend, name: ServicePortName, owner: ServicePortName, view: View) -> Iterator[Statement]:
+def _claims(frontend: Frontend, name: ServicePortName, owner: ServicePortName, view: FamilyView) -> Iterator[Statement]:
     """Yield which other Service ports claim a frontend."""
     if owner == name:
-        others = [each for each in view.facts.claims[frontend.key] if each != name]
+        others = [each for each in view.index.claims[frontend.key] if each != name]
         if others:
             yield state(Sentence.ALSO_CLAIMED, names=listed(map(str, others)))
         return
-    kind, lost_kind = view.facts.kinds[frontend.key, owner], KIND_TEXTS[frontend.kind]
+    kind, lost_kind = view.index.kinds[frontend.key, owner], KIND_TEXTS[frontend.kind]
     ports = view.objects.ports
     if kind != lost_kind:
         yield state(Sentence.LOST_BY_KIND, owner=owner, kind=kind)
@@ -186,7 +188,7 @@ def _age(created: str) -> tuple[bool, str]:
     return (not created, created)
 
 
-def _notes(frontends: tuple[ExplainedFrontend, ...], view: View, protocol: Protocol) -> Iterator[Statement]:
+def _notes(frontends: tuple[ExplainedFrontend, ...], view: FamilyView, protocol: Protocol) -> Iterator[Statement]:
     probed = (each for each in frontends if each.outcomes)
     if any(view.probes.has_hairpin(each.at, each.port, protocol) for each in probed):
         yield state(Sentence.HAIRPIN)

@@ -7,17 +7,19 @@ from msgspec import Struct
 
 from knft.explain.cluster import Cluster
 from knft.explain.explanation import ExplainedPort
-from knft.explain.facts import Facts, facts_of_objects, facts_of_rules
-from knft.explain.kernel_ports import KernelView, explain_kernel_port, kernel_ports_with_endpoint
+from knft.explain.frontend_index import FrontendIndex, index_of_objects, index_of_rules
+from knft.explain.kernel_ports import KernelFamilyView, explain_kernel_port, kernel_ports_with_endpoint
 from knft.explain.missing import missing_service
 from knft.explain.outcomes import Probes
-from knft.explain.sentences import Sentence, Statement, state
-from knft.explain.service_ports import PortExplainer, View
-from knft.explain.unserved import proxied_at, services_at, unserved_reason
+from knft.explain.query import AddressQuery
+from knft.explain.sentences import Sentence, Statement
+from knft.explain.service_ports import FamilyView, PortExplainer
+from knft.explain.unserved import UnservedServices, unserved_reason
 from knft.families import FAMILY_OF_VERSION, Family, IpVersion
 from knft.interpret.ranges import Ranges
 from knft.interpret.rules import RuleSet
 from knft.model.names import NamespacedName, ServicePortName
+from knft.protocols import Protocol as ServiceProtocol
 
 Rules = Mapping[IpVersion, RuleSet]
 
@@ -25,13 +27,18 @@ Rules = Mapping[IpVersion, RuleSet]
 class NodeRules(Struct, frozen=True):
     """knft's rules on a node, by IP version, and the addresses of the node as ranges and as texts.
 
-    ``nodeport_addresses`` accept NodePorts; the first of each family is the node's own, if that accepts them.
+    ``node_ips`` are the node's own addresses. ``nodeport_addresses`` accept NodePorts, the first of them is the node's
+    own address if that accepts them.
     """
 
     rules: Rules
     node_addresses: Mapping[IpVersion, Ranges]
     node_ips: Mapping[Family, str]
-    nodeport_addresses: Mapping[Family, str]
+    nodeport_addresses: Mapping[Family, tuple[str, ...]]
+
+    def own_nodeport_address(self, family: Family) -> str:
+        """Return an address that accepts NodePorts, the node's own if possible; "" if none does."""
+        return next(iter(self.nodeport_addresses.get(family, ())), "")
 
     def probes(self) -> dict[Family, Probes]:
         """Return the probes of each family."""
@@ -49,8 +56,9 @@ class Source(Protocol):
     node: str
     zone: str
     warnings: tuple[str, ...]
-    facts: dict[Family, Facts]
+    indexes: dict[Family, FrontendIndex]
     probes: dict[Family, Probes]
+    nodeport_addresses: Mapping[Family, tuple[str, ...]]
 
     def explain_port(self, name: ServicePortName, family: Family, address: str = "", port: int = 0) -> ExplainedPort:
         """Explain a Service port; list only endpoints with ``address`` and ``port``, if these are given."""
@@ -64,6 +72,12 @@ class Source(Protocol):
     def unserved_at(self, address: str) -> tuple[Statement, ...]:
         """Return which Service without rules has an address, and why it has none; or nothing."""
 
+    def unserved_node_port(self, port: int, protocol: ServiceProtocol) -> tuple[Statement, ...]:
+        """Return which Service has a NodePort without rules or a health check port, and what follows; or nothing."""
+
+    def unserved_endpoint(self, query: AddressQuery) -> tuple[Statement, ...]:
+        """Return which Service has an endpoint that no Service port has, and why none has it; or nothing."""
+
 
 class ObjectSource:
     """The objects of a cluster, with the rules made from them."""
@@ -71,20 +85,22 @@ class ObjectSource:
     def __init__(self, name: str, cluster: Cluster, node_rules: NodeRules, warnings: tuple[str, ...] = ()) -> None:
         """``name`` describes the objects; ``warnings`` are problems of the node's settings."""
         self.name, self._cluster, self.warnings = name, cluster, warnings
+        self._unserved = UnservedServices(cluster)
+        self.nodeport_addresses = node_rules.nodeport_addresses
         views = cluster.families.values()
         self.node = next((each.node.name for each in views), "")
         self.zone = next((each.node.zone for each in views), "")
         self.probes = node_rules.probes()
-        self.facts = {family: facts_of_objects(cluster, family) for family in cluster.families}
+        self.indexes = {family: index_of_objects(cluster, family) for family in cluster.families}
         self._explainer = PortExplainer(
             cluster,
             {
-                family: View(
+                family: FamilyView(
                     family,
                     cluster.families[family],
-                    self.facts[family],
+                    self.indexes[family],
                     probes,
-                    node_rules.nodeport_addresses.get(family, ""),
+                    node_rules.own_nodeport_address(family),
                 )
                 for family, probes in self.probes.items()
             },
@@ -115,14 +131,15 @@ class ObjectSource:
 
     def unserved_at(self, address: str) -> tuple[Statement, ...]:
         """Return which Service without rules has an address, from the objects."""
-        proxied = proxied_at(address, self._cluster.services.values())
-        if proxied is not None:
-            return (proxied,)
-        for service in services_at(address, self._cluster.services.values()):
-            reason = unserved_reason(service)
-            if reason is not None:
-                return (state(Sentence.OF_UNSERVED, address=address, service=service.key), reason)
-        return ()
+        return self._unserved.at_address(address)
+
+    def unserved_node_port(self, port: int, protocol: ServiceProtocol) -> tuple[Statement, ...]:
+        """Return which Service has a NodePort without rules or a health check port, from the objects."""
+        return self._unserved.at_node_port(port, protocol)
+
+    def unserved_endpoint(self, query: AddressQuery) -> tuple[Statement, ...]:
+        """Return which Service has an endpoint in its EndpointSlices that no Service port has."""
+        return self._unserved.of_endpoint(query)
 
 
 class KernelSource:
@@ -134,10 +151,11 @@ class KernelSource:
     def __init__(self, name: str, node_rules: NodeRules) -> None:
         """``name`` describes the rules."""
         self.name = name
+        self.nodeport_addresses = node_rules.nodeport_addresses
         self.probes = node_rules.probes()
-        self.facts = {family: facts_of_rules(probes.rules) for family, probes in self.probes.items()}
+        self.indexes = {family: index_of_rules(probes.rules) for family, probes in self.probes.items()}
         self._views = {
-            family: KernelView(self.facts[family], probes, node_rules.nodeport_addresses.get(family, ""))
+            family: KernelFamilyView(self.indexes[family], probes, node_rules.own_nodeport_address(family))
             for family, probes in self.probes.items()
         }
 
@@ -151,9 +169,17 @@ class KernelSource:
 
     def unserved(self, service: NamespacedName) -> tuple[Statement, ...]:
         """Return that the rules have no such Service; they do not tell why."""
-        existing = frozenset[NamespacedName]().union(*(facts.services() for facts in self.facts.values()))
+        existing = frozenset[NamespacedName]().union(*(index.services() for index in self.indexes.values()))
         return () if service in existing else missing_service(service, existing, Sentence.KERNEL_NO_SERVICE)
 
     def unserved_at(self, address: str) -> tuple[Statement, ...]:  # noqa: ARG002 - of the protocol
+        """Return nothing: rules have no Services without rules."""
+        return ()
+
+    def unserved_node_port(self, port: int, protocol: ServiceProtocol) -> tuple[Statement, ...]:  # noqa: ARG002
+        """Return nothing: rules have no Services without rules."""
+        return ()
+
+    def unserved_endpoint(self, query: AddressQuery) -> tuple[Statement, ...]:  # noqa: ARG002
         """Return nothing: rules have no Services without rules."""
         return ()

@@ -1,4 +1,4 @@
-"""Words of sentences: lists, counts and ports."""
+"""Words of sentences: lists and port numbers."""
 
 from collections.abc import Iterable
 
@@ -14,11 +14,6 @@ def listed(texts: Iterable[str]) -> str:
     if rest > 0:
         return f"{', '.join(found[:MAX_LISTED])} and {rest} more"
     return " and ".join([", ".join(found[:-1]), found[-1]]) if len(found) > 1 else "".join(found)
-
-
-def port_text(name: str, protocol: Protocol) -> str:
-    """Return the name of a port with its protocol, as an EndpointSlice has them."""
-    return f"{repr(name) if name else 'without a name'} ({protocol})"
 
 
 def number_text(port: int, protocol: Protocol) -> str:

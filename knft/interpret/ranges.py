@@ -12,6 +12,11 @@ ADDRESSES: dict[int, Ranges] = {4: ((0, (1 << 32) - 1),), 6: ((0, (1 << 128) - 1
 """All addresses, by IP version."""
 LOOPBACK: dict[int, Ranges] = {4: ((127 << 24, (128 << 24) - 1),), 6: ((1, 1),)}
 """Loopback addresses, by IP version: every host has them, and the kernel drops packets to them from the network."""
+NON_UNICAST: dict[int, Ranges] = {
+    4: ((0, (1 << 24) - 1), (224 << 24, (1 << 32) - 1)),
+    6: ((0, 0), (0xFF << 120, (1 << 128) - 1)),
+}
+"""Addresses that are not unicast: unspecified, multicast, broadcast and reserved ones."""
 
 
 def ranges(pairs: Iterable[tuple[int, int]]) -> Ranges:

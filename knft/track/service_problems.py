@@ -12,7 +12,7 @@ from msgspec import Struct
 from knft.model import addresses
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, Service
-from knft.track.slices import PortKey
+from knft.track.slices import PortKey, ports_of
 
 GRACE_SECONDS = 60.0
 """How long a problem must last before it is reported: a new Service gets its slices a little later."""
@@ -157,17 +157,10 @@ class ServiceProblems:
         slices = list(self._slices_of(name))
         if not slices and service.spec.selector is not None:
             yield MissingSlices(name)
-        # A slice without endpoints has no ports either.
-        used = [item for item in slices if item.endpoints]
-        found = {
-            PortKey(port.name, port.protocol or "TCP")
-            for item in used
-            for port in item.ports or ()
-            if port.name is not None and port.port
-        }
+        found = ports_of(slices)
         required = [PortKey(port.name, port.protocol) for port in service.spec.ports or ()]
         missing = tuple(port for port in required if port not in found)
-        if used and missing:
+        if missing and any(item.endpoints for item in slices):
             yield MissingPorts(name, missing, tuple(sorted(found)))
         yield from self._address_conflict(name, service)
 
@@ -207,8 +200,6 @@ def _canonical(text: str) -> Iterator[str]:
 
 
 def _listed(ports: tuple[PortKey, ...]) -> str:
-    shown = ", ".join(
-        f"{repr(port.name) if port.name else 'without a name'} ({port.protocol})" for port in ports[:_MAX_PORTS]
-    )
+    shown = ", ".join(map(str, ports[:_MAX_PORTS]))
     rest = len(ports) - _MAX_PORTS
     return f"{shown} and {rest} more" if rest > 0 else shown

@@ -20,6 +20,21 @@ class PortKey(NamedTuple):
     name: str
     protocol: Protocol
 
+    def __str__(self) -> str:
+        """Return the port for a message: ``'http' (TCP)``."""
+        return f"{repr(self.name) if self.name else 'without a name'} ({self.protocol})"
+
+
+def ports_of(slices: Iterable[EndpointSlice]) -> frozenset[PortKey]:
+    """Return the ports of slices that have endpoints: a slice without endpoints has no ports either."""
+    return frozenset(
+        PortKey(port.name, port.protocol or "TCP")
+        for item in slices
+        if item.endpoints
+        for port in item.ports or ()
+        if port.name is not None and port.port
+    )
+
 
 EndpointsByPort = dict[PortKey, tuple[Endpoint, ...]]
 

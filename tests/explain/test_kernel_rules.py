@@ -3,12 +3,13 @@
 import json
 from typing import Any
 
-from knft.comparison.explained import kernel_source
+from knft.comparison.explained import kernel_rules, kernel_source
 from knft.comparison.rendered import knft_rules
 from knft.config import Config
 from knft.explain.explain import explain
 from knft.explain.query import parse_query
 from knft.explain.sources import KernelSource
+from knft.families import Family
 from knft.model.objects import ObjectChange
 from knft.source.decode import decode
 
@@ -68,3 +69,20 @@ def test_names_that_the_kernel_cuts_off_are_found() -> None:
     explained = explain(parse_query(f"{LONG}/{LONG}"), kernel)
     assert explained.found
     assert explained.ports[0].endpoints[0].endpoint == "10.244.2.1:8080"
+
+
+def test_own_address_is_outside_of_the_pod_range() -> None:
+    """The bridge of pods accepts NodePorts too, but the node uses another address as its source."""
+    own = ("10.244.1.1", "192.0.2.30", "192.0.2.5")
+    config = Config("node-1", cluster_cidrs=("10.244.0.0/16",), nodeport_addresses=("all",))
+    rules = kernel_rules(knft_rules((), config, own), own)
+    assert rules.node_ips[Family.IPV4] == "192.0.2.5"
+    assert rules.nodeport_addresses[Family.IPV4] == ("192.0.2.5", "192.0.2.30", "10.244.1.1")
+
+
+def test_own_address_accepts_node_ports_if_another_than_the_bridge_does() -> None:
+    own = ("192.0.2.5", "192.0.2.30", "10.244.1.1")
+    config = Config("node-1", cluster_cidrs=("10.244.0.0/16",), nodeport_addresses=("192.0.2.30/32", "10.244.0.0/16"))
+    rules = kernel_rules(knft_rules((), config, own), own)
+    assert rules.node_ips[Family.IPV4] == "192.0.2.30"
+    assert rules.nodeport_addresses[Family.IPV4] == ("192.0.2.30", "10.244.1.1")

@@ -7,6 +7,7 @@ from knft.explain.query import AddressQuery, NodePortQuery, Query, ServiceQuery,
 from knft.families import Family
 from knft.model.names import NamespacedName
 
+FORMS = "a Service (namespace/name), an address, ADDRESS:PORT/PROTOCOL, or a NodePort (:PORT/PROTOCOL)"
 WEB = NamespacedName("default", "web")
 
 
@@ -53,6 +54,10 @@ def test_forms(text: str, query: Query) -> None:
         ("fd00::1::2:80", "write an IPv6 address with a port in brackets"),
         ("fe80::1%eth0", "write an IPv6 address"),
         ("\x1b[31m", "is not the name of a Service"),
+        ("10.96.0.31]", "'10.96.0.31]' is not the name of a Service"),
+        ("[10.96.0.31", "'[10.96.0.31' is not the name of a Service"),
+        ("http://10.96.0.1:80", "'' is not a port from 1 to 65535, in 'http://10.96.0.1:80'; expected a Service"),
+        ("10.0.0.1/24", "'10.0.0.1' is not the name of a namespace, in '10.0.0.1/24'; expected a Service"),
     ],
 )
 def test_everything_else_is_an_error(text: str, message: str) -> None:
@@ -60,4 +65,6 @@ def test_everything_else_is_an_error(text: str, message: str) -> None:
         parse_query(text)
     assert str(raised.value).startswith("WHAT: ")
     assert message in str(raised.value)
+    assert FORMS in str(raised.value)
+    assert repr(text) in str(raised.value)
     assert str(raised.value).isprintable()

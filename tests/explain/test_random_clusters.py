@@ -14,11 +14,11 @@ from knft.config import Config
 from knft.explain.explain import explain
 from knft.explain.explanation import Explanation
 from knft.explain.query import parse_query
-from knft.explain.sentences import Sentence
 from knft.explain.sources import KernelSource, ObjectSource
 from knft.model.objects import ObjectChange
 from knft.source.decode import decode
 from knft.source.described_kinds import DESCRIBED_KINDS
+from tests.explain.statements import checked_statements
 from tests.explain.used_endpoints import check_used_endpoints
 from tests.support.cluster_strategies import NAMES, endpoint_slices, nodes, services
 
@@ -29,7 +29,6 @@ CONFIGS = (
     Config("node-1", nodeport_addresses=("all",)),
 )
 OWN = ("192.0.2.11", "2001:db8:1::11")
-_KINDS = {each.name.lower() for each in Sentence}
 
 
 @st.composite
@@ -82,6 +81,6 @@ def _check_endpoint(address: str, found: ObjectSource, kernel: KernelSource) -> 
 
 
 def _check_formats(explained: Explanation) -> None:
-    assert {each.kind for each in explained.conclusion} <= _KINDS
+    assert checked_statements(explained)
     assert all(len(line) <= 80 for line in format_explanation(explained, 80).splitlines())
     assert msgspec.json.decode(msgspec.json.encode(explained), type=Explanation) == explained

@@ -25,6 +25,8 @@ class Clients:
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
         self._checked: set[tuple[object, ...]] = set()
+        self.outcomes_without_client: set[tuple[str, str]] = set()
+        """The kind and the description of the clients of outcomes for which the lab has no host."""
 
     def dial(
         self, client: str, address: str, port: int, protocol: LabProtocol = "tcp", *, source: str | None = None,
@@ -34,14 +36,23 @@ class Clients:
         timeout = SILENCE if silent else TIMEOUT
         return dial(self._lab.host(client), address, port, protocol, source=source, timeout=timeout)
 
-    def check(self, outcomes: Iterable[ClientOutcome], address: str, port: int, protocol: Protocol) -> None:
-        """Connect from a client of each kind, and compare; a question that was checked before is not checked again."""
+    def check(self, outcomes: Iterable[ClientOutcome], address: str, port: int, protocol: Protocol) -> int:
+        """Connect from a client of each kind, and compare; return for how many outcomes.
+
+        A question that was checked before is not checked again.
+        """
+        sent = 0
         for outcome in outcomes:
             client, source = self._client(outcome, address)
+            if client is None:
+                self.outcomes_without_client.add((outcome.client, outcome.which))
+                continue
+            sent += 1
             key = (outcome, address, port, protocol)
-            if client is not None and key not in self._checked:
+            if key not in self._checked:
                 self._checked.add(key)
                 self._check(client, source, outcome, (address, port, cast(LabProtocol, NFT_PROTOCOLS[protocol])))
+        return sent
 
     def _client(self, outcome: ClientOutcome, address: str) -> tuple[Host | None, str | None]:
         """Return a host with an address that the outcome is for, and that address; None if the lab has none."""

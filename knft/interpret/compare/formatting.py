@@ -1,7 +1,7 @@
 """Formats packet classes, outcomes and rules as text for reports and traces."""
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from knft.families import IpVersion
@@ -54,14 +54,18 @@ def format_networks(version: IpVersion, addresses: Ranges) -> str:
     """Return addresses as a list of networks, or "any" for all addresses."""
     if addresses == ADDRESSES[version]:
         return "any"
-    kind = ipaddress.IPv4Address if version == 4 else ipaddress.IPv6Address  # noqa: PLR2004
     listed: list[str] = []
     for first, last in addresses:
         if len(listed) > _MAX_ITEMS:
             break
-        found = ipaddress.summarize_address_range(kind(first), kind(last))
-        listed += [str(network).removesuffix(f"/{network.max_prefixlen}") for network in found]
+        listed += [text.removesuffix("/32" if version == 4 else "/128") for text in cidrs(version, first, last)]  # noqa: PLR2004
     return _some(listed)
+
+
+def cidrs(version: IpVersion, first: int, last: int) -> Iterator[str]:
+    """Yield the fewest CIDRs that have all addresses of a range."""
+    kind = ipaddress.IPv4Address if version == 4 else ipaddress.IPv6Address  # noqa: PLR2004
+    yield from map(str, ipaddress.summarize_address_range(kind(first), kind(last)))
 
 
 def format_ports(numbers: Ranges) -> str:

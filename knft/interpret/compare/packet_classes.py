@@ -18,6 +18,7 @@ from knft.interpret.ranges import (
     ADDRESSES,
     EMPTY,
     LOOPBACK,
+    NON_UNICAST,
     PORTS,
     Ranges,
     contains,
@@ -28,11 +29,6 @@ from knft.interpret.ranges import (
 )
 from knft.protocols import PROTOCOL_NAMES
 
-_NON_UNICAST: dict[IpVersion, Ranges] = {
-    4: ((0, (1 << 24) - 1), (224 << 24, (1 << 32) - 1)),
-    6: ((0, 0), (0xFF << 120, (1 << 128) - 1)),
-}
-"""Addresses that are not unicast: unspecified, multicast, broadcast and reserved ones."""
 _UNMENTIONED_PROTOCOL = 253
 """Represents all protocols that no rule mentions (reserved for experiments, RFC 3692)."""
 
@@ -65,7 +61,7 @@ class PacketClasses:
         self._node_addresses = ranges((*node_addresses, *LOOPBACK[version]))
         self._values = values
         self._mentioned_sources = single_addresses(values.sources())
-        self._usable = subtract(ADDRESSES[version], _NON_UNICAST[version])
+        self._usable = subtract(ADDRESSES[version], NON_UNICAST[version])
         self._interfaces = frozenset(_names(values.interfaces))
         self._node_sources = self._sources_of_node()
 

@@ -1,18 +1,16 @@
-"""Facts: the frontends and addresses that exist, from objects or from knft's rules in the kernel."""
+"""FrontendIndex: the frontends and addresses that exist, from objects or from knft's rules in the kernel."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from ipaddress import ip_address, ip_network, summarize_address_range
-
-from msgspec import Struct
+from ipaddress import ip_address, ip_network
 
 from knft.decide.frontends import FrontendClaims, claimed_frontends
 from knft.explain.cluster import Cluster
 from knft.families import FAMILY_OF_VERSION, Family
-from knft.interpret.compare.formatting import format_address
+from knft.interpret.compare.formatting import cidrs, format_address
 from knft.interpret.compare.services import frontend_owners
 from knft.interpret.rules import Collection, Element, RuleSet
 from knft.model.names import NamespacedName, ServicePortName
-from knft.model.plan import Frontend, FrontendKey, FrontendKind
+from knft.model.plan import FrontendKey, FrontendKind
 from knft.protocols import NFT_PROTOCOLS, PROTOCOL_NAMES, Protocol
 
 KIND_TEXTS = {
@@ -25,20 +23,51 @@ KIND_TEXTS = {
 OUTER_KIND = "an external IP or load balancer IP"
 
 
-class Facts(Struct, frozen=True):
+class FrontendIndex:
     """The frontends of one family: who owns and who claims each, and their kinds by owner; the Service CIDRs.
 
-    ``kinds`` are texts of ``KIND_TEXTS``, by frontend and Service port.
+    ``kinds`` are texts of ``KIND_TEXTS``, by frontend and Service port. ``knows_services`` tells whether the index is
+    made from all Services: rules alone do not tell which Services exist.
     """
 
-    owners: Mapping[FrontendKey, ServicePortName] = {}
-    claims: Mapping[FrontendKey, tuple[ServicePortName, ...]] = {}
-    kinds: Mapping[tuple[FrontendKey, ServicePortName], str] = {}
-    service_cidrs: tuple[str, ...] = ()
+    def __init__(
+        self,
+        owners: Mapping[FrontendKey, ServicePortName],
+        claims: Mapping[FrontendKey, tuple[ServicePortName, ...]],
+        kinds: Mapping[tuple[FrontendKey, ServicePortName], str],
+        service_cidrs: tuple[str, ...],
+        *,
+        knows_services: bool,
+    ) -> None:
+        """Index the frontends by Service, Service port and address."""
+        self.owners, self.claims, self.kinds, self.service_cidrs = owners, claims, kinds, service_cidrs
+        self.knows_services = knows_services
+        self._claimed: dict[ServicePortName, list[FrontendKey]] = {}
+        for key in sorted(claims, key=_position):
+            for name in claims[key]:
+                self._claimed.setdefault(name, []).append(key)
+        self._ports: dict[NamespacedName, list[ServicePortName]] = {}
+        for name in sorted(self._claimed):
+            self._ports.setdefault(name.service, []).append(name)
+        self._at: dict[str | None, list[tuple[FrontendKey, ServicePortName]]] = {}
+        for key, owner in sorted(owners.items(), key=lambda item: (_position(item[0]), item[1])):
+            self._at.setdefault(key[0], []).append((key, owner))
+
+    def ports_of(self, service: NamespacedName) -> tuple[ServicePortName, ...]:
+        """Return the ports of a Service that own or claim a frontend, sorted."""
+        return tuple(self._ports.get(service, ()))
+
+    def claimed_by(self, name: ServicePortName) -> tuple[FrontendKey, ...]:
+        """Return the frontends that a Service port claims, those with an address first."""
+        return tuple(self._claimed.get(name, ()))
+
+    def owned_by(self, name: ServicePortName) -> tuple[FrontendKey, ...]:
+        """Return the frontends that a Service port owns, those with an address first."""
+        return tuple(key for key in self.claimed_by(name) if self.owners[key] == name)
 
     def ports_at(self, address: str) -> tuple[tuple[FrontendKey, ServicePortName], ...]:
         """Return the frontends of an address with their owners, sorted."""
-        return tuple(sorted((key, owner) for key, owner in self.owners.items() if key[0] == address))
+        return tuple(self._at.get(address, ()))
 
     def node_ports(self, port: int) -> tuple[tuple[FrontendKey, ServicePortName], ...]:
         """Return the NodePorts of a number in all protocols, with their owners, sorted."""
@@ -51,13 +80,17 @@ class Facts(Struct, frozen=True):
 
     def services(self) -> frozenset[NamespacedName]:
         """Return the Services that own or claim a frontend."""
-        return frozenset(
-            name.service for name in (*self.owners.values(), *(n for c in self.claims.values() for n in c))
-        )
+        return frozenset(self._ports)
 
 
-def facts_of_objects(cluster: Cluster, family: Family) -> Facts:
-    """Return the facts that objects state."""
+def _position(key: FrontendKey) -> tuple[bool, str, int, str]:
+    """Return the sort key of a frontend: NodePorts last."""
+    address, protocol, port = key
+    return (address is None, address or "", port, protocol)
+
+
+def index_of_objects(cluster: Cluster, family: Family) -> FrontendIndex:
+    """Return the frontends that objects claim."""
     objects = cluster.families[family]
     claims = FrontendClaims()
     claimants: dict[FrontendKey, list[ServicePortName]] = {}
@@ -69,11 +102,11 @@ def facts_of_objects(cluster: Cluster, family: Family) -> Facts:
             kinds[frontend.key, name] = KIND_TEXTS[frontend.kind]
     owners = {frontend.key: name for name in objects.ports for frontend in claims.owned_by(name)}
     listed = {key: tuple(names) for key, names in claimants.items()}
-    return Facts(owners, listed, kinds, objects.node.service_cidrs)
+    return FrontendIndex(owners, listed, kinds, objects.node.service_cidrs, knows_services=True)
 
 
-def facts_of_rules(rules: RuleSet) -> Facts:
-    """Return the facts that knft's rules state: the comments of elements name Service ports."""
+def index_of_rules(rules: RuleSet) -> FrontendIndex:
+    """Return the frontends in knft's rules: the comments of elements name Service ports."""
     family = FAMILY_OF_VERSION[rules.version]
     table = f"{family.nft} knft"
     cluster_ips = {item.key[0] for item in _elements(rules, f"{table} cluster-ips")}
@@ -86,8 +119,9 @@ def facts_of_rules(rules: RuleSet) -> Facts:
         kind = FrontendKind.NODE_PORT if address is None else FrontendKind.CLUSTER_IP
         kinds[key, name] = KIND_TEXTS[kind] if address is None or address in cluster_ips else OUTER_KIND
     claims = {key: (name,) for key, name in owners.items()}
-    cidrs = (item.key[0] for item in _elements(rules, f"{table} service-cidrs"))
-    return Facts(owners, claims, kinds, tuple(sorted(cidr for part in cidrs for cidr in _cidrs(rules, part))))
+    parts = (item.key[0] for item in _elements(rules, f"{table} service-cidrs"))
+    listed = tuple(sorted(cidr for part in parts for cidr in _cidrs(rules, part)))
+    return FrontendIndex(owners, claims, kinds, listed, knows_services=False)
 
 
 def _elements(rules: RuleSet, name: str) -> tuple[Element, ...]:
@@ -96,8 +130,7 @@ def _elements(rules: RuleSet, name: str) -> tuple[Element, ...]:
 
 def _cidrs(rules: RuleSet, part: int | tuple[int, int]) -> Iterator[str]:
     first, last = (part, part) if isinstance(part, int) else part
-    ends = [ip_address(format_address(rules.version, number)) for number in (first, last)]
-    yield from map(str, summarize_address_range(*ends))
+    yield from cidrs(rules.version, first, last)
 
 
 def _service_port_name(comment: str, protocol: int) -> ServicePortName:
@@ -113,10 +146,3 @@ def frontend_text(key: FrontendKey) -> str:
     address, protocol, port = key
     where = "" if address is None else f"[{address}]" if ":" in address else address
     return f"{where}:{port}/{NFT_PROTOCOLS[protocol]}"
-
-
-def frontends_of(facts: Facts, name: ServicePortName, claimed: Iterable[Frontend]) -> tuple[FrontendKey, ...]:
-    """Return the frontends of a Service port: those that it claims, or else those that it owns."""
-    keys = tuple(frontend.key for frontend in claimed)
-    owned = (key for key, owner in facts.owners.items() if owner == name)
-    return keys or tuple(sorted(owned, key=lambda key: (key[0] is None, key[0] or "", key[2])))
