@@ -116,8 +116,8 @@ def _kill_node(testbed: Testbed, _options: Options) -> None:
     """a node loses its power with its pods, and starts again"""
     pods = testbed.pods_of_node(testbed.changed.plan.name)
     assert any(name.startswith(f"{WEB}-") for name in pods), f"no server runs on {testbed.changed.plan.name}"
-    testbed.changed.kill()
     testbed.killed |= dict.fromkeys(pods, time.time())
+    testbed.changed.kill()
     _start_node(testbed)
 
 
