@@ -16,12 +16,13 @@ from deploy.cluster.node import CONTAINERD, KUBELET
 from deploy.cluster.plan import Proxy
 from tests.faults import objects
 from tests.faults.certificates import replace_authority
-from tests.faults.metallb import metallb_images, running_metallb
+from tests.faults.load_balancer import running_metallb
 from tests.faults.objects import MANY, WEB
 from tests.faults.places import load_balancer_places, places
 from tests.faults.released_image import RELEASED_POD, released_images
 from tests.faults.testbed import SECONDS, SYSTEM, Testbed, processes_of_pod
 from tests.faults.traffic import Place
+from tests.support.metallb import metallb_images
 
 _CONTROL_SECONDS = 20.0
 

@@ -21,7 +21,6 @@ from deploy.programs.errors import SetupError
 from tests.faults import objects, watches
 from tests.faults.__main__ import judge_again, make_fault
 from tests.faults.faults import FAULTS, Fault, Options
-from tests.faults.metallb import pool_objects, reduced_objects
 from tests.faults.neighbours import count_full
 from tests.faults.pod_lives import PodLife, PodLives
 from tests.faults.records import ClientPlan, Kind, Record, Target
@@ -30,6 +29,7 @@ from tests.faults.testbed import Testbed
 from tests.faults.traffic import Place
 from tests.faults.verdict import Verdict, judge
 from tests.support.background import run_in_background
+from tests.support.metallb import pool_objects, reduced_objects
 from tests.support.waiting import wait_until
 
 _NOON = datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp()
@@ -62,8 +62,8 @@ def _new(begun: float, ended: float, error: str = "TimeoutError") -> Record:
 
 
 def _kept(server: str, answered: float, asked: float, ended: float, error: str = "ConnectionResetError") -> Record:
-    times = {"asked": _NOON + asked, "answered": _NOON + answered}
-    return Record(Kind.KEPT, "cluster IP", _NOON, _NOON + ended, server, answers=5, error=error, **times)
+    times = (_NOON + asked, _NOON + answered)
+    return Record(Kind.KEPT, "cluster IP", _NOON, _NOON + ended, server, 5, 0, error, *times)
 
 
 def _deleted_pod(died: int) -> PodLives:
