@@ -102,14 +102,16 @@ def make_fault(fault: Fault, testbed: Testbed, options: Options, report: Path) -
     folder.mkdir()
     started, full = time.time(), full_tables()
     try:
-        with fault.environment(testbed, options) as places, Watches(testbed.kubectl_command) as watches:
-            started = time.time()
-            with Traffic(places, folder) as traffic:
-                traffic.wait_for_more()
-                fault.make(testbed, options)
-                testbed.wait_until_followed()
-                traffic.wait_for_more()
-            seconds = time.time() - started
+        with fault.environment(testbed, options) as places:
+            with Watches(testbed.kubectl_command) as watches:
+                started = time.time()
+                with Traffic(places, folder) as traffic:
+                    traffic.wait_for_more()
+                    fault.make(testbed, options)
+                    testbed.wait_until_followed()
+                    traffic.wait_for_more()
+                seconds = time.time() - started
+                watches.wait_for_deaths()
             watches.pods.kill(testbed.killed)
             verdict = judge(read_records(folder), watches.pods.lives, started)
     except (SetupError, AssertionError) as error:

@@ -103,6 +103,8 @@ def test_broken_connection_is_not_explained_by_a_death_before_its_last_answer() 
 def test_flow_answered_by_another_pod_is_explained_when_its_own_is_no_longer_an_endpoint() -> None:
     lives = _deleted_pod(died=25)
     assert _is_explained(lives, _kept("web-1", 9.8, 10.3, 10.4, "ConnectionError answered by web-2"))
+    # It has answered until it died.
+    assert _is_explained(lives, _kept("web-1", 24.8, 25.3, 25.4, "ConnectionError answered by web-2"))
     assert not _is_explained(lives, _kept("web-1", 5, 5.5, 5.6, "ConnectionError answered by web-2"))
     assert not _is_explained(lives, _kept("web-2", 9.8, 10.3, 10.4, "ConnectionError answered by web-1"))
 
@@ -360,7 +362,7 @@ def test_watches_follow_pods_also_after_the_api_server_has_ended_a_watch(
     """The stand-in for kubectl prints the next event each time that it is started, and ends."""
     monkeypatch.setattr(watches, "_PAUSE", 0.01)
     for name, events in {
-        "pods": [_pod(), _pod(event="DELETED")],
+        "pods": [_pod(), _pod(deleted="2026-11-25T12:00:40Z"), _pod(event="DELETED")],
         "endpointslices": [_slice("web-1"), _slice()],
     }.items():
         for number, event in enumerate(events):
@@ -374,7 +376,10 @@ exec sleep 1000
     kubectl.chmod(0o755)
     with watches.Watches([str(kubectl)]) as found:
         lives = found.pods.lives
-        wait_until(lambda: "web-1" in lives and _is_gone(lives["web-1"]), "no events")
+        wait_until(lambda: "web-1" in lives and lives["web-1"].deleted is not None, "no events")
+        found.wait_for_deaths()
+        assert lives["web-1"].died
+        wait_until(lambda: _is_gone(lives["web-1"]), "no events")
 
 
 def _is_gone(life: PodLife) -> bool:
