@@ -17,7 +17,7 @@ from deploy.cluster.state import default_folder
 from deploy.programs.errors import SetupError
 from tests.faults.faults import FAULTS, Fault, Options
 from tests.faults.neighbours import full_tables
-from tests.faults.report import Report, Result, faults, table
+from tests.faults.report import Report, Result, faults, notes, table
 from tests.faults.testbed import Testbed
 from tests.faults.traffic import Traffic, read_records
 from tests.faults.verdict import judge
@@ -41,7 +41,7 @@ def main() -> None:
         results = judge_again(folder / "report") if arguments.judge else _run(arguments, folder)
     except SetupError as error:
         sys.exit(f"faults: {error}")
-    print("\n".join((*table(results), *faults(results))))
+    print("\n".join((*table(results), *faults(results), *(line for result in results for line in notes(result)))))
     if not all(result.is_good for result in results):
         sys.exit(1)
 
@@ -118,10 +118,9 @@ def make_fault(fault: Fault, testbed: Testbed, options: Options, report: Path) -
         return Result(fault.name, fault.text, time.time() - started, error=str(error))
     pods = watches.pods.lives
     result = Result(fault.name, fault.text, seconds, verdict, "", started, pods, full_tables() - full)
-    print(
-        "\n".join(faults([result])) or f"faults: {fault.name}: {verdict.new} new connections, none unexplained",
-        flush=True,
-    )
+    verdict_lines = list(faults([result])) or [f"{fault.name}: {verdict.new} new connections, none unexplained"]
+    for line in (*verdict_lines, *notes(result)):
+        print(f"faults: {line}", flush=True)
     return result
 
 

@@ -24,7 +24,7 @@ from tests.faults.faults import FAULTS, Fault, Options
 from tests.faults.neighbours import count_full
 from tests.faults.pod_lives import PodLife, PodLives
 from tests.faults.records import ClientPlan, Kind, Record, Target
-from tests.faults.report import Report, Result, faults, table
+from tests.faults.report import Report, Result, faults, notes, table
 from tests.faults.testbed import Testbed
 from tests.faults.traffic import Place
 from tests.faults.verdict import Verdict, judge
@@ -196,8 +196,18 @@ def test_report_can_be_judged_again(tmp_path: Path) -> None:
 
 def test_full_neighbour_tables_are_counted_over_all_cpus() -> None:
     assert count_full("entries  allocs table_fulls\n00000002 00000001 0000000f\n00000002 00000003 00000010\n") == 31
-    result = Result("nothing", "the control", 1.0, full_neighbour_tables=31)
-    assert list(faults([result])) == ["nothing: the kernel's neighbour tables were full 31 times"]
+
+
+def test_notes_name_the_delays_of_endpoint_slices_and_full_tables() -> None:
+    lives = _deleted_pod(died=25)
+    lives.observe(_slice("web-1"), _NOON + 5)
+    lives.observe(_slice(), _NOON + 32)
+    result = Result("pods-rolled", "", 60.0, pods=lives.lives, full_neighbour_tables=31)
+    assert list(notes(result)) == [
+        "pods-rolled: a pod was an endpoint for up to 22.0 s after its deletion",
+        "pods-rolled: a pod was an endpoint for up to 7.0 s after its death",
+        "pods-rolled: the kernel's neighbour tables were full 31 times",
+    ]
 
 
 def test_verdict_counts_connections_and_answers() -> None:
