@@ -4,6 +4,7 @@ Pods reach those of another node through a route by that node, and there is no w
 """
 
 from collections.abc import Iterable, Sequence
+from ipaddress import ip_address
 
 from deploy.cluster import processes
 from deploy.cluster.machine import Machine
@@ -36,10 +37,15 @@ def control_plane_lines(plan: Plan) -> list[str]:
 def port_lines(node: NodePlan, pid: int) -> list[str]:
     """Return the commands of ``ip -batch`` for the control plane that connect a node; ``pid`` is a process of it."""
     return [
-        f"link add {node.name} type veth peer name eth0 netns {pid}",
+        f"link add {node.name} type veth peer name eth0 address {_mac(node)} netns {pid}",
         f"link set {node.name} master {BRIDGE} up",
         *_pod_route_lines([node]),
     ]
+
+
+def _mac(node: NodePlan) -> str:
+    """Return a local MAC address that the node keeps: else other nodes send to the old one after its restart."""
+    return (b"\x02\x00" + ip_address(node.addresses[0]).packed[-4:]).hex(":")
 
 
 def node_lines(plan: Plan, node: NodePlan) -> list[str]:

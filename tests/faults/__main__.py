@@ -16,9 +16,10 @@ from deploy.cluster.plan import Families, make_plan
 from deploy.cluster.state import default_folder
 from deploy.programs.errors import SetupError
 from tests.faults.faults import FAULTS, Fault, Options
-from tests.faults.report import Report, Result, faults, table
+from tests.faults.neighbours import full_tables
+from tests.faults.report import Report, Result, faults, notes, table
 from tests.faults.testbed import Testbed
-from tests.faults.traffic import Traffic
+from tests.faults.traffic import Traffic, read_records
 from tests.faults.verdict import judge
 from tests.faults.watches import Watches
 from tests.support.job_cluster import job_cluster
@@ -36,10 +37,11 @@ def main() -> None:
     # "timeout" and service managers send SIGTERM; the cluster must be removed then, too.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
-        results = _run(arguments, arguments.directory.absolute())
+        folder = arguments.directory.absolute()
+        results = judge_again(folder / "report") if arguments.judge else _run(arguments, folder)
     except SetupError as error:
         sys.exit(f"faults: {error}")
-    print("\n".join((*table(results), *faults(results))))
+    print("\n".join((*table(results), *faults(results), *(line for result in results for line in notes(result)))))
     if not all(result.is_good for result in results):
         sys.exit(1)
 
@@ -57,7 +59,24 @@ def _parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--directory", type=Path, default=default_folder().with_name("faults"), help="of the cluster and the report"
     )
+    parser.add_argument("--judge", action="store_true", help="judge the connections of the last report again")
     return parser.parse_args()
+
+
+def judge_again(report: Path) -> list[Result]:
+    """Return the results of a report with new verdicts; raise SetupError if it has no pods."""
+    try:
+        results = msgspec.json.decode((report / "faults.json").read_bytes(), type=Report).results
+    except (OSError, msgspec.DecodeError) as error:
+        msg = f"{report} is no report: {error}"
+        raise SetupError(msg) from error
+    if lacking := [result.name for result in results if not result.error and not result.pods]:
+        msg = f"the report does not say when pods died: {', '.join(lacking)}"
+        raise SetupError(msg)
+    return [
+        msgspec.structs.replace(result, verdict=judge(read_records(report / result.name), result.pods, result.started))
+        for result in results
+    ]
 
 
 def _run(arguments: argparse.Namespace, folder: Path) -> list[Result]:
@@ -81,25 +100,27 @@ def make_fault(fault: Fault, testbed: Testbed, options: Options, report: Path) -
     """Make a fault while clients connect; ``report`` is the directory of the records."""
     folder = report / fault.name
     folder.mkdir()
-    started = time.time()
+    started, full = time.time(), full_tables()
     try:
-        with fault.environment(testbed, options) as places, Watches(testbed.kubectl_command) as watches:
-            started = time.time()
-            with Traffic(places, folder) as traffic:
-                traffic.wait_for_more()
-                fault.make(testbed, options)
-                testbed.wait_until_followed()
-                traffic.wait_for_more()
-            seconds = time.time() - started
+        with fault.environment(testbed, options) as places:
+            with Watches(testbed.kubectl_command) as watches:
+                started = time.time()
+                with Traffic(places, folder) as traffic:
+                    traffic.wait_for_more()
+                    fault.make(testbed, options)
+                    testbed.wait_until_followed()
+                    traffic.wait_for_more()
+                seconds = time.time() - started
+                watches.wait_for_deaths()
             watches.pods.kill(testbed.killed)
-            verdict = judge(traffic.records(), watches.pods.lives, started)
+            verdict = judge(read_records(folder), watches.pods.lives, started)
     except (SetupError, AssertionError) as error:
         return Result(fault.name, fault.text, time.time() - started, error=str(error))
-    result = Result(fault.name, fault.text, seconds, verdict)
-    print(
-        "\n".join(faults([result])) or f"faults: {fault.name}: {verdict.new} new connections, none unexplained",
-        flush=True,
-    )
+    pods = watches.pods.lives
+    result = Result(fault.name, fault.text, seconds, verdict, "", started, pods, full_tables() - full)
+    verdict_lines = list(faults([result])) or [f"{fault.name}: {verdict.new} new connections, none unexplained"]
+    for line in (*verdict_lines, *notes(result)):
+        print(f"faults: {line}", flush=True)
     return result
 
 

@@ -16,12 +16,13 @@ from deploy.cluster.node import CONTAINERD, KUBELET
 from deploy.cluster.plan import Proxy
 from tests.faults import objects
 from tests.faults.certificates import replace_authority
-from tests.faults.metallb import metallb_images, running_metallb
+from tests.faults.load_balancer import running_metallb
 from tests.faults.objects import MANY, WEB
 from tests.faults.places import load_balancer_places, places
 from tests.faults.released_image import RELEASED_POD, released_images
 from tests.faults.testbed import SECONDS, SYSTEM, Testbed, processes_of_pod
 from tests.faults.traffic import Place
+from tests.support.metallb import metallb_images
 
 _CONTROL_SECONDS = 20.0
 
@@ -116,8 +117,8 @@ def _kill_node(testbed: Testbed, _options: Options) -> None:
     """a node loses its power with its pods, and starts again"""
     pods = testbed.pods_of_node(testbed.changed.plan.name)
     assert any(name.startswith(f"{WEB}-") for name in pods), f"no server runs on {testbed.changed.plan.name}"
-    testbed.changed.kill()
     testbed.killed |= dict.fromkeys(pods, time.time())
+    testbed.changed.kill()
     _start_node(testbed)
 
 

@@ -1,4 +1,4 @@
-"""What the API server says about pods: when each was deleted, died, and was no longer an endpoint. Computes only."""
+"""What the API server says about pods: when each was an endpoint, was deleted and died. Computes only."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -7,8 +7,17 @@ from typing import Any
 from msgspec import Struct, field
 
 
-class PodLife(Struct):
-    """The end of a pod; times are of the wall clock, those of the API server in whole seconds."""
+class Listing(Struct, omit_defaults=True):
+    """A time during which an EndpointSlice had an address of a pod as a ready endpoint."""
+
+    address: str
+    listed: float
+    unlisted: float | None = None
+    """None if it is still an endpoint."""
+
+
+class PodLife(Struct, omit_defaults=True):
+    """A pod; times are of the wall clock. Those that the API server writes are whole seconds, rounded down."""
 
     deleted: float | None = None
     """When its deletion was requested."""
@@ -16,15 +25,7 @@ class PodLife(Struct):
     """When its containers ended: several times if they were started again."""
     started: set[float] = field(default_factory=set)
     """When its containers started, as far as the API server told it."""
-    is_endpoint: bool = False
-    """Whether an EndpointSlice has it as a ready endpoint."""
-    unlisted: float | None = None
-    """Since when no EndpointSlice has it; None if it is an endpoint, or never was one."""
-
-    @property
-    def was_endpoint(self) -> bool:
-        """Whether it is or was a ready endpoint."""
-        return self.is_endpoint or self.unlisted is not None
+    listings: list[Listing] = field(default_factory=list)
 
 
 class PodLives:
@@ -33,8 +34,8 @@ class PodLives:
     def __init__(self) -> None:
         """Know no pod."""
         self.lives: dict[str, PodLife] = {}
-        self._ready: dict[str, set[str]] = {}
-        """The pods of each EndpointSlice that are ready."""
+        self._ready: dict[str, set[tuple[str, str]]] = {}
+        """The pods and addresses of each EndpointSlice that are ready."""
 
     def observe(self, event: Mapping[str, Any], now: float) -> None:
         """Take an event of a watch, which came at the time ``now``."""
@@ -43,7 +44,7 @@ class PodLives:
             self._observe_pod(item, is_gone=event["type"] == "DELETED", now=now)
         elif item.get("kind") == "EndpointSlice":
             is_gone = event["type"] == "DELETED"
-            self._observe_slice(item["metadata"]["name"], set() if is_gone else set(_ready_pods(item)), now)
+            self._observe_slice(item["metadata"]["name"], set() if is_gone else set(_ready_endpoints(item)), now)
 
     def _observe_pod(self, pod: Mapping[str, Any], *, is_gone: bool, now: float) -> None:
         metadata = pod["metadata"]
@@ -56,14 +57,16 @@ class PodLives:
             # Deleted without a last status: its node was gone, or the pod never ran.
             life.died.add(now)
 
-    def _observe_slice(self, name: str, ready: set[str], now: float) -> None:
+    def _observe_slice(self, name: str, ready: set[tuple[str, str]], now: float) -> None:
         before = set().union(*self._ready.values())
         self._ready[name] = ready
         after = set().union(*self._ready.values())
-        for pod in before ^ after:
-            life = self.lives.setdefault(pod, PodLife())
-            life.is_endpoint = pod in after
-            life.unlisted = None if life.is_endpoint else now
+        for pod, address in after - before:
+            self.lives.setdefault(pod, PodLife()).listings.append(Listing(address, now))
+        for pod, address in before - after:
+            for listing in self.lives[pod].listings:
+                if listing.address == address and listing.unlisted is None:
+                    listing.unlisted = now
 
     def kill(self, pods: Mapping[str, float]) -> None:
         """Record the deaths of pods that the API server cannot know, such as those of a node without power."""
@@ -79,10 +82,11 @@ def _times(pod: Mapping[str, Any], state: str, name: str) -> Iterator[float]:
                 yield _seconds(text)
 
 
-def _ready_pods(endpoint_slice: Mapping[str, Any]) -> Iterator[str]:
+def _ready_endpoints(endpoint_slice: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for endpoint in endpoint_slice.get("endpoints") or ():
         if endpoint.get("conditions", {}).get("ready") is not False and "targetRef" in endpoint:
-            yield endpoint["targetRef"]["name"]
+            for address in endpoint["addresses"]:
+                yield endpoint["targetRef"]["name"], address
 
 
 def _seconds(text: str) -> float:

@@ -4,6 +4,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+ANSWERED_BY = "answered by"
+"""The error of a UDP flow whose packets reach another pod than before."""
+
 
 class Target(Struct, frozen=True):
     """A frontend of a Service, on which agnhost's ``netexec`` answers over TCP (HTTP) or UDP."""
@@ -49,3 +52,7 @@ class Record(Struct, frozen=True, omit_defaults=True):
     """TCP segments that the client's kernel has sent again."""
     error: str = ""
     """Why the connection failed; empty if it ended because the client closed it."""
+    asked: float = 0.0
+    """When the last request was sent, or the connection begun for it."""
+    answered: float = 0.0
+    """When the last answer came; 0 if there was none."""

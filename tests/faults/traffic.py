@@ -75,12 +75,13 @@ class Traffic:
     def _count(self, name: str) -> int:
         return self._file(name).read_bytes().count(b"\n")
 
-    def records(self) -> Iterator[Record]:
-        """Yield all records; the clients must have ended."""
-        for name in self._places:
-            for line in self._file(name).read_bytes().splitlines():
-                record = msgspec.json.decode(line, type=Record)
-                yield msgspec.structs.replace(record, target=f"{record.target} from {name}")
-
     def _file(self, name: str) -> Path:
         return self._folder / f"{name}.jsonl"
+
+
+def read_records(folder: Path) -> Iterator[Record]:
+    """Yield all records of clients that have ended; each target names the client's place, too."""
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            record = msgspec.json.decode(line, type=Record)
+            yield msgspec.structs.replace(record, target=f"{record.target} from {path.stem}")

@@ -9,12 +9,14 @@ from typing import Self
 
 from tests.faults.objects import NAMESPACE
 from tests.faults.pod_lives import PodLives
+from tests.support.waiting import wait_until
 
 _PATHS = (
     f"/api/v1/namespaces/{NAMESPACE}/pods?watch=1",
     f"/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices?watch=1",
 )
 _PAUSE = 3.0
+_DEATH_SECONDS = 1800.0
 
 
 class Watches:
@@ -43,6 +45,14 @@ class Watches:
                 process.terminate()
         for thread in self._threads:
             thread.join()
+
+    def wait_for_deaths(self) -> None:
+        """Wait until it is known when each deleted pod died: a busy kubelet reports it minutes later."""
+        wait_until(lambda: not self._dying(), "deleted pods do not die", timeout=_DEATH_SECONDS, interval=0.5)
+
+    def _dying(self) -> list[str]:
+        with self._lock:
+            return [name for name, life in self.pods.lives.items() if life.deleted is not None and not life.died]
 
     def _follow(self, path: str) -> None:
         """Watch; begin again if the API server ends the watch, or is not there."""

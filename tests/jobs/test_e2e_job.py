@@ -76,7 +76,9 @@ def test_command_gives_ginkgo_the_selection_and_the_tests_the_cluster() -> None:
         ("Networking Granular Checks: Services should function for pod-Service: sctp", False, False),
         ("[Feature:IPv6DualStack] should have at least one dual-stack node", True, False),
         ("LoadBalancers [Feature:LoadBalancer] should handle load balancer cleanup finalizer", False, False),
-        ("Netpol API should support creating NetworkPolicy API operations", False, False),
+        ("Netpol API should support creating NetworkPolicy API operations", True, False),
+        ("Netpol NetworkPolicy should support allow-all policy [Feature:NetworkPolicy]", False, False),
+        ("IngressClass API should support creating IngressClass API operations [Conformance]", True, False),
     ],
 )
 def test_default_selection_has_specs_about_services(name: str, is_run: bool, is_in_subset: bool) -> None:  # noqa: FBT001
@@ -92,12 +94,45 @@ def test_options_replace_the_focus_and_add_to_the_skipped_specs() -> None:
     selected = selection("DNS", "hostname", subset=False)
     assert selected.focus == "DNS"
     assert selected.skip.endswith("|hostname")
-    assert all(pattern in selected.skip for pattern in specs.SKIPPED)
+    assert all(skipped.pattern in selected.skip for skipped in specs.SKIPPED)
+
+
+def test_load_balancers_select_all_their_specs_but_those_with_another_reason() -> None:
+    names = specs.NAMES.read_text().splitlines()
+    selected = selection(None, "", subset=False, load_balancers=True)
+    added = [name for name in names if re.search(selected.focus, name) and not re.search(selected.skip, name)]
+    assert len(added) == 13
+    assert all("[Feature:LoadBalancer]" in name for name in added)
+
+
+def test_each_network_spec_runs_or_has_a_reason() -> None:
+    """The job compares the list with that of ``e2e.test``."""
+    names = specs.NAMES.read_text().splitlines()
+    selected = selection(None, "", subset=False)
+    run = [name for name in names if re.search(selected.focus, name) and not re.search(selected.skip, name)]
+    counts = specs.skipped_counts(names)
+    assert {each.pattern: counts[each.pattern] for each in specs.SKIPPED} == {
+        each.pattern: each.count for each in specs.SKIPPED
+    }
+    assert (len(names), len(run), counts[""]) == (246, 161, 161)
+
+
+def test_network_specs_are_those_of_the_special_interest_group() -> None:
+    listed = """The following spec names can be used with 'ginkgo run --focus/skip':
+    k8s.io/kubernetes@v1.36.3/test/e2e/network/service.go:9: [sig-network] Services should serve: http
+    k8s.io/kubernetes@v1.36.3/test/e2e/network/dns.go:8: [sig-network] DNS should resolve
+    k8s.io/kubernetes@v1.36.3/test/e2e/node/pods.go:7: [sig-node] Pods should run
+"""
+    assert specs.network_specs(listed) == [
+        "[sig-network] DNS should resolve",
+        "[sig-network] Services should serve: http",
+    ]
 
 
 def test_documentation_lists_all_skipped_specs() -> None:
     text = (Path(__file__).parents[2] / "docs" / "verification.md").read_text()
-    assert [pattern for pattern, reason in specs.SKIPPED.items() if f"| `{pattern}` | {reason} |" not in text] == []
+    rows = [f"| `{each.pattern}` | {each.count} | {each.reason} |" for each in specs.SKIPPED]
+    assert [row for row in rows if row not in text] == []
 
 
 def test_cluster_that_a_killed_job_has_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,17 +17,19 @@ import msgspec
 import pytest
 
 from deploy.cluster.plan import make_plan
+from deploy.programs.errors import SetupError
 from tests.faults import objects, watches
-from tests.faults.__main__ import make_fault
+from tests.faults.__main__ import judge_again, make_fault
 from tests.faults.faults import FAULTS, Fault, Options
-from tests.faults.metallb import pool_objects, reduced_objects
-from tests.faults.pod_lives import PodLives
+from tests.faults.neighbours import count_full
+from tests.faults.pod_lives import PodLife, PodLives
 from tests.faults.records import ClientPlan, Kind, Record, Target
-from tests.faults.report import Result, faults, table
+from tests.faults.report import Report, Result, faults, notes, table
 from tests.faults.testbed import Testbed
 from tests.faults.traffic import Place
 from tests.faults.verdict import Verdict, judge
 from tests.support.background import run_in_background
+from tests.support.metallb import pool_objects, reduced_objects
 from tests.support.waiting import wait_until
 
 _NOON = datetime(2026, 11, 25, 12, tzinfo=UTC).timestamp()
@@ -42,50 +44,98 @@ def _pod(name: str = "web-1", deleted: str = "", finished: str = "", event: str 
     return {"type": event, "object": item}
 
 
-def _slice(*ready: str, event: str = "MODIFIED") -> dict[str, Any]:
-    endpoints = [{"conditions": {"ready": True}, "targetRef": {"name": name}} for name in ready]
+def _slice(*ready: str, event: str = "MODIFIED", address: str = "10.0.0.1") -> dict[str, Any]:
+    endpoints = [{"addresses": [address], "conditions": {"ready": True}, "targetRef": {"name": name}} for name in ready]
     item = {"kind": "EndpointSlice", "metadata": {"name": "web-abc"}, "endpoints": endpoints}
     return {"type": event, "object": item}
 
 
-def _judge(lives: PodLives, *records: Record) -> tuple[int, int, int]:
-    """Return failed new connections, broken ones, and how many of both are unexplained."""
-    verdict = judge(records, lives.lives, _NOON)
-    return verdict.new_failed, verdict.kept_broken, len(verdict.unexplained)
+def _is_explained(lives: PodLives, record: Record) -> bool:
+    """Judge one connection that failed."""
+    verdict = judge([record], lives.lives, _NOON)
+    assert verdict.new_failed + verdict.kept_broken == 1
+    return not verdict.unexplained
 
 
 def _new(begun: float, ended: float, error: str = "TimeoutError") -> Record:
-    return Record(Kind.NEW, "cluster IP", _NOON + begun, _NOON + ended, error=error)
+    return Record(Kind.NEW, "cluster IP", _NOON + begun, _NOON + ended, error=error, asked=_NOON + begun)
 
 
-def _kept(server: str, ended: float, error: str = "ConnectionResetError") -> Record:
-    return Record(Kind.KEPT, "cluster IP", _NOON, _NOON + ended, server, answers=5, error=error)
+def _kept(server: str, answered: float, asked: float, ended: float, error: str = "ConnectionResetError") -> Record:
+    times = (_NOON + asked, _NOON + answered)
+    return Record(Kind.KEPT, "cluster IP", _NOON, _NOON + ended, server, 5, 0, error, *times)
 
 
-def test_broken_connection_is_explained_by_the_end_of_its_own_pod() -> None:
+def _deleted_pod(died: int) -> PodLives:
+    """Return the lives of a pod that is deleted and removed from its EndpointSlice after 10 s, and dies later."""
     lives = PodLives()
-    lives.observe(_pod(deleted="2026-11-25T12:00:40Z"), _NOON + 10)
+    lives.observe(_slice("web-1", "web-2"), _NOON)
+    lives.observe(_slice("web-2"), _NOON + 10)
+    finished = f"2026-11-25T12:00:{died}Z"
+    lives.observe(_pod(deleted="2026-11-25T12:00:40Z", finished=finished), _NOON + died)
     assert lives.lives["web-1"].deleted == _NOON + 10
-    assert _judge(lives, _kept("web-1", 25)) == (0, 1, 0)
-    assert _judge(lives, _kept("web-2", 25)) == (0, 1, 1)
-    assert _judge(lives, _kept("web-1", 5)) == (0, 1, 1)
+    return lives
 
 
-def test_end_of_a_pod_before_the_fault_explains_nothing() -> None:
+def test_broken_connection_is_explained_by_the_death_of_its_own_pod_alone() -> None:
+    lives = _deleted_pod(died=25)
+    assert _is_explained(lives, _kept("web-1", 25, 25.5, 25.6))
+    assert _is_explained(lives, _kept("web-1", 25, 25.5, 55.5, "TimeoutError"))
+    assert not _is_explained(lives, _kept("web-2", 25, 25.5, 25.6))
+
+
+def test_broken_connection_is_not_explained_while_its_deleted_pod_serves() -> None:
+    lives = _deleted_pod(died=25)
+    assert not _is_explained(lives, _kept("web-1", 10.5, 11, 11))
+    # The pod lives for 9 s more, and does not answer.
+    assert not _is_explained(lives, _kept("web-1", 15.5, 16, 46, "TimeoutError"))
+    # A busy pod dies while it answers: the end of its process closes the connection.
+    assert _is_explained(lives, _kept("web-1", 15.5, 16, 25.2, "ConnectionError closed by the server"))
+
+
+def test_broken_connection_is_not_explained_by_a_death_before_its_last_answer() -> None:
     lives = PodLives()
-    lives.observe(_pod(finished="2026-11-25T11:58:00Z"), _NOON - 100)
-    assert _judge(lives, _kept("web-1", 25)) == (0, 1, 1)
+    lives.observe(_pod(finished="2026-11-25T12:00:05Z"), _NOON + 6)
+    assert _is_explained(lives, _kept("web-1", 5, 5.5, 5.6))
+    assert not _is_explained(lives, _kept("web-1", 20, 20.5, 20.6))
+
+
+def test_flow_answered_by_another_pod_is_explained_when_its_own_is_no_longer_an_endpoint() -> None:
+    lives = _deleted_pod(died=25)
+    assert _is_explained(lives, _kept("web-1", 9.8, 10.3, 10.4, "ConnectionError answered by web-2"))
+    # It has answered until it died.
+    assert _is_explained(lives, _kept("web-1", 24.8, 25.3, 25.4, "ConnectionError answered by web-2"))
+    assert not _is_explained(lives, _kept("web-1", 5, 5.5, 5.6, "ConnectionError answered by web-2"))
+    assert not _is_explained(lives, _kept("web-2", 9.8, 10.3, 10.4, "ConnectionError answered by web-1"))
 
 
 def test_new_connection_is_explained_while_a_dead_pod_is_an_endpoint() -> None:
     lives = PodLives()
     lives.observe(_slice("web-1", "web-2"), _NOON)
     lives.observe(_pod(finished="2026-11-25T12:00:10Z"), _NOON + 11)
-    assert _judge(lives, _new(20, 50)) == (1, 0, 0)
-    assert _judge(lives, _new(1, 2)) == (1, 0, 1)
+    assert _is_explained(lives, _new(20, 50))
+    assert _is_explained(lives, _new(9.5, 39.5))
+    assert not _is_explained(lives, _new(1, 2))
     lives.observe(_slice("web-2"), _NOON + 60)
-    assert _judge(lives, _new(62, 92)) == (1, 0, 0)
-    assert _judge(lives, _new(70, 100)) == (1, 0, 1)
+    assert _is_explained(lives, _new(61, 91))
+    assert not _is_explained(lives, _new(63, 93))
+
+
+def test_new_connection_is_not_explained_by_a_pod_that_died_while_it_waited() -> None:
+    lives = PodLives()
+    lives.observe(_slice("web-1", "web-2"), _NOON)
+    lives.observe(_pod(finished="2026-11-25T12:00:31Z"), _NOON + 32)
+    assert not _is_explained(lives, _new(0.5, 30.5))
+    assert not _is_explained(lives, _new(27, 57))
+    assert _is_explained(lives, _new(29.5, 59.5))
+
+
+def test_new_connection_is_not_explained_by_a_pod_that_died_after_it_was_an_endpoint() -> None:
+    """A pod that is deleted answers for some seconds after it was removed from the EndpointSlices."""
+    lives = _deleted_pod(died=25)
+    assert not any(_is_explained(lives, _new(begun, begun + 30)) for begun in (9, 11, 14, 24, 27))
+    # It dies at once, and Service proxies have not followed yet.
+    assert _is_explained(_deleted_pod(died=11), _new(11.5, 41.5))
 
 
 def test_new_connection_is_not_explained_by_a_pod_that_has_started_again() -> None:
@@ -95,30 +145,26 @@ def test_new_connection_is_not_explained_by_a_pod_that_has_started_again() -> No
     started = _pod()
     started["object"]["status"]["containerStatuses"][0]["state"]["running"]["startedAt"] = "2026-11-25T12:00:30Z"
     lives.observe(started, _NOON + 31)
-    assert _judge(lives, _new(32, 62)) == (1, 0, 0)
-    assert _judge(lives, _new(40, 70)) == (1, 0, 1)
-
-
-def test_new_connection_is_not_explained_by_a_pod_that_ended_after_it_was_an_endpoint() -> None:
-    """A rolled pod answers for some seconds after it was removed from the EndpointSlices."""
-    lives = PodLives()
-    lives.observe(_slice("web-1", "web-2"), _NOON)
-    lives.observe(_slice("web-2"), _NOON + 10)
-    lives.observe(_pod(deleted="2026-11-25T12:00:40Z", finished="2026-11-25T12:00:25Z"), _NOON + 26)
-    assert _judge(lives, _new(27, 28)) == (1, 0, 1)
+    assert _is_explained(lives, _new(31, 61))
+    assert not _is_explained(lives, _new(40, 70))
+    # The new containers have another address, and the EndpointSlice had that of the old ones.
+    lives.observe(_slice("web-1", address="10.0.0.2"), _NOON + 45)
+    assert _is_explained(lives, _new(40, 70))
+    assert not _is_explained(lives, _new(50, 80))
 
 
 def test_pod_that_was_no_endpoint_explains_no_new_connection() -> None:
     lives = PodLives()
     lives.observe(_pod("probe-1", finished="2026-11-25T12:00:10Z"), _NOON + 11)
-    assert _judge(lives, _new(20, 50)) == (1, 0, 1)
+    assert not _is_explained(lives, _new(20, 50))
 
 
 def test_pod_of_a_killed_node_has_died_without_the_api_server() -> None:
     lives = PodLives()
     lives.observe(_slice("web-1"), _NOON)
     lives.kill({"web-1": _NOON + 5})
-    assert _judge(lives, _kept("web-1", 30), _new(6, 36)) == (1, 1, 0)
+    assert _is_explained(lives, _kept("web-1", 4.8, 5.3, 35.3, "TimeoutError"))
+    assert _is_explained(lives, _new(6, 36))
 
 
 def test_pod_that_is_gone_without_a_last_status_has_died() -> None:
@@ -127,8 +173,45 @@ def test_pod_that_is_gone_without_a_last_status_has_died() -> None:
     assert lives.lives["web-1"].died == {_NOON + 5}
 
 
+def test_report_can_be_judged_again(tmp_path: Path) -> None:
+    pods = _deleted_pod(died=25).lives
+    (tmp_path / "pods-rolled").mkdir()
+    records = [_kept("web-1", 25, 25.5, 25.6), _new(20, 50)]
+    (tmp_path / "pods-rolled" / "node-1.jsonl").write_bytes(
+        b"".join(msgspec.json.encode(each) + b"\n" for each in records)
+    )
+    results = (
+        Result("pods-rolled", "all pods are replaced", 60.0, started=_NOON, pods=pods),
+        Result("nothing", "", 1.0),
+    )
+    report = Report("2026-11-25", "v1.36.3", "6.1", "dual", 600.0, 300, results[:1])
+    (tmp_path / "faults.json").write_bytes(msgspec.json.encode(report))
+    (judged,) = judge_again(tmp_path)
+    assert (judged.pods, judged.verdict.kept_broken, judged.verdict.new_failed) == (pods, 1, 1)
+    assert judged.verdict.unexplained == ("new connection to cluster IP from node-1, 20.0 s to 50.0 s: TimeoutError",)
+    (tmp_path / "faults.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(report, results=results)))
+    with pytest.raises(SetupError, match="does not say when pods died: nothing"):
+        judge_again(tmp_path)
+
+
+def test_full_neighbour_tables_are_counted_over_all_cpus() -> None:
+    assert count_full("entries  allocs table_fulls\n00000002 00000001 0000000f\n00000002 00000003 00000010\n") == 31
+
+
+def test_notes_name_the_delays_of_endpoint_slices_and_full_tables() -> None:
+    lives = _deleted_pod(died=25)
+    lives.observe(_slice("web-1"), _NOON + 5)
+    lives.observe(_slice(), _NOON + 32)
+    result = Result("pods-rolled", "", 60.0, pods=lives.lives, full_neighbour_tables=31)
+    assert list(notes(result)) == [
+        "pods-rolled: a pod was an endpoint for up to 22.0 s after its deletion",
+        "pods-rolled: a pod was an endpoint for up to 7.0 s after its death",
+        "pods-rolled: the kernel's neighbour tables were full 31 times",
+    ]
+
+
 def test_verdict_counts_connections_and_answers() -> None:
-    records = [_new(1, 2, ""), _new(2, 3), _kept("web-1", 4, ""), _kept("web-1", 5)]
+    records = [_new(1, 2, ""), _new(2, 3), _kept("web-1", 4, 4, 4, ""), _kept("web-1", 4, 5, 5)]
     found = judge(records, {}, _NOON)
     assert (found.new, found.new_failed, found.kept, found.kept_broken, found.answers) == (2, 1, 2, 1, 10)
     assert found.unexplained == (
@@ -289,7 +372,7 @@ def test_watches_follow_pods_also_after_the_api_server_has_ended_a_watch(
     """The stand-in for kubectl prints the next event each time that it is started, and ends."""
     monkeypatch.setattr(watches, "_PAUSE", 0.01)
     for name, events in {
-        "pods": [_pod(), _pod(event="DELETED")],
+        "pods": [_pod(), _pod(deleted="2026-11-25T12:00:40Z"), _pod(event="DELETED")],
         "endpointslices": [_slice("web-1"), _slice()],
     }.items():
         for number, event in enumerate(events):
@@ -303,8 +386,14 @@ exec sleep 1000
     kubectl.chmod(0o755)
     with watches.Watches([str(kubectl)]) as found:
         lives = found.pods.lives
-        wait_until(lambda: "web-1" in lives and bool(lives["web-1"].died and lives["web-1"].unlisted), "no events")
-    assert not lives["web-1"].is_endpoint
+        wait_until(lambda: "web-1" in lives and lives["web-1"].deleted is not None, "no events")
+        found.wait_for_deaths()
+        assert lives["web-1"].died
+        wait_until(lambda: _is_gone(lives["web-1"]), "no events")
+
+
+def _is_gone(life: PodLife) -> bool:
+    return bool(life.died and life.listings and life.listings[-1].unlisted)
 
 
 class _Testbed:

@@ -27,7 +27,7 @@ def test_nodes_are_connected_and_reach_the_pods_of_others() -> None:
         "link set br0 up",
     ]
     assert network.port_lines(plan.nodes[0], 42) == [
-        "link add node1 type veth peer name eth0 netns 42",
+        "link add node1 type veth peer name eth0 address 02:00:c0:a8:64:0b netns 42",
         "link set node1 master br0 up",
         "route replace 10.244.1.0/24 via 192.168.100.11",
         "route replace fd00:10:244:1::/64 via fd00:192:168:100::11",

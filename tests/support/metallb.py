@@ -1,28 +1,28 @@
 """MetalLB in the cluster: its own programs and manifests, in layer 2 mode, without webhooks."""
 
+import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from deploy.cluster import objects as cluster_objects
+from deploy.cluster.cluster import Cluster
 from deploy.cluster.images import StaticImage, static_archive
 from deploy.image.errors import ImageError
 from deploy.programs import cache
 from deploy.programs.build import METALLB, metallb_programs
 from deploy.programs.errors import SetupError
 from deploy.programs.modules import module_folder
-from tests.faults import objects
-from tests.faults.objects import BALANCED, NAMESPACE, WEB
-from tests.faults.testbed import SECONDS, Testbed
-from tests.support.waiting import wait_until
 
 _MODULE = "go.universe.tf/metallb"
 _NAMESPACE = "metallb-system"
 _MANIFEST = "config/manifests/metallb-native.yaml"
 _COMPONENTS = ("controller", "speaker")
+_SECONDS = 3600
+"""How long to wait for MetalLB. Nothing is measured by it."""
 _FIRST, _LAST = 200, 209
 """The addresses for load balancers in the network of the nodes."""
 
@@ -88,25 +88,21 @@ def _with_number(address: str, number: int) -> str:
     return f"{address.rpartition(separator)[0]}{separator}{number}"
 
 
-@contextmanager
-def running_metallb(testbed: Testbed) -> Iterator[tuple[str, ...]]:
-    """Run MetalLB; yield the addresses that it has given to a Service of the servers."""
+def start_metallb(cluster: Cluster) -> None:
+    """Start MetalLB in a cluster that has its images, and wait until it is ready; raise SetupError if it fails."""
     installed = list(metallb_objects())
-    testbed.apply(item for item in installed if item["kind"] in ("Namespace", "CustomResourceDefinition"))
-    testbed.cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", f"--timeout={SECONDS:.0f}s")
-    testbed.apply(installed)
-    testbed.wait_for_rollout("deployment/controller", "daemonset/speaker", namespace=_NAMESPACE)
-    testbed.apply(pool_objects(testbed.cluster.plan.addresses))
-    testbed.apply([objects.load_balancer(BALANCED, WEB)])
-    wanted = len(testbed.cluster.plan.addresses)
-    wait_until(
-        lambda: len(_addresses(testbed)) == wanted, "MetalLB assigns no addresses", timeout=SECONDS, interval=1.0
-    )
-    yield _addresses(testbed)
-    testbed.kubectl("delete", "service", BALANCED, namespace=NAMESPACE)
-    testbed.cluster.kubectl("delete", "namespace", _NAMESPACE)
+    _apply(cluster, (item for item in installed if item["kind"] in ("Namespace", "CustomResourceDefinition")))
+    cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", f"--timeout={_SECONDS}s")
+    _apply(cluster, installed)
+    for workload in ("deployment/controller", "daemonset/speaker"):
+        cluster.kubectl("rollout", "status", workload, f"--timeout={_SECONDS}s", f"--namespace={_NAMESPACE}")
+    _apply(cluster, pool_objects(cluster.plan.addresses))
 
 
-def _addresses(testbed: Testbed) -> tuple[str, ...]:
-    status = testbed.get("service", BALANCED)["status"]["loadBalancer"]
-    return tuple(each["ip"] for each in status.get("ingress", ()))
+def _apply(cluster: Cluster, items: Iterable[dict[str, Any]]) -> None:
+    cluster.kubectl("apply", "--filename=-", stdin=json.dumps(cluster_objects.list_of(iter(items))))
+
+
+def remove_metallb(cluster: Cluster) -> None:
+    """Delete MetalLB; its CustomResourceDefinitions remain."""
+    cluster.kubectl("delete", "namespace", _NAMESPACE)
