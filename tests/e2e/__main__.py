@@ -17,8 +17,11 @@ from deploy.programs.errors import SetupError
 from tests.e2e import image, specs
 from tests.e2e.command import Run, Selection, any_of, ginkgo_command
 from tests.e2e.kubeadm_patch import patch_daemon_set
+from tests.e2e.node_command import check_node_command
 from tests.e2e.packages import write_locks
+from tests.e2e.removal import RemovalCheck
 from tests.e2e.results import Outcome, Result, parse_junit, summary
+from tests.e2e.running_pods import check_pods, knft_pods
 from tests.support.job_cluster import job_cluster
 
 _PROGRAMS = ("e2e.test", "ginkgo", "kubectl", *image.PROGRAMS)
@@ -33,12 +36,14 @@ def main() -> None:
         if arguments.lock:
             write_locks()
             return
-        results = _run(arguments, arguments.directory.absolute())
+        results, problems = _run(arguments, arguments.directory.absolute())
     except SetupError as error:
         sys.exit(f"e2e: {error}")
     for line in summary(results):
         print(line)
-    if not results or any(result.outcome is Outcome.FAILED for result in results):
+    for problem in problems:
+        print(f"e2e: {problem}")
+    if problems or not results or any(result.outcome is Outcome.FAILED for result in results):
         sys.exit(1)
 
 
@@ -71,19 +76,29 @@ def selection(focus: str | None, skip: str, *, subset: bool, families: Families 
     return Selection(focus or (specs.SUBSET if subset else specs.FOCUS), any_of(skipped))
 
 
-def _run(arguments: argparse.Namespace, folder: Path) -> list[Result]:
-    """Run the selected specs in a new cluster."""
+def _run(arguments: argparse.Namespace, folder: Path) -> tuple[list[Result], list[str]]:
+    """Run the selected specs in a new cluster; return their results, and what was wrong besides."""
     built = programs(_PROGRAMS)
     archive = image.write_image(built, cache.cache_folder() / "e2e-images")
     with job_cluster(folder) as (cluster, report):
+        removal = RemovalCheck(cluster)
         proxy = Proxy.KUBEADM if arguments.kubeadm_patch else arguments.proxy
         cluster.up(make_plan(arguments.nodes, arguments.families, arguments.zones, (proxy,)), [archive])
         if arguments.kubeadm_patch:
             patch_daemon_set(cluster)
+        problems = [] if proxy in (Proxy.KUBE_PROXY, Proxy.NONE) else _check_knft(cluster, proxy)
         selected = selection(arguments.focus, arguments.skip, subset=arguments.subset, families=arguments.families)
         kubeconfig = str(cluster.keys.kubeconfig(ADMIN))
         _run_ginkgo(cluster, built, Run(selected, kubeconfig, report, arguments.processes, arguments.nodes))
-    return [result for path in sorted(report.glob("junit*.xml")) for result in parse_junit(path.read_text())]
+        removal.record()
+    results = [result for path in sorted(report.glob("junit*.xml")) for result in parse_junit(path.read_text())]
+    return results, [*problems, *removal.problems()]
+
+
+def _check_knft(cluster: Cluster, proxy: Proxy) -> list[str]:
+    """Return what is wrong with knft's pods, and with the commands that run on a node."""
+    pods = knft_pods(cluster, f"k8s-app={'kube-proxy' if proxy is Proxy.KUBEADM else 'knft'}")
+    return [*check_pods(pods), *check_node_command(cluster, pods[-1])]
 
 
 def _run_ginkgo(cluster: Cluster, built: Programs, run: Run) -> None:

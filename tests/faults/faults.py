@@ -20,8 +20,9 @@ from tests.faults.metallb import metallb_images, running_metallb
 from tests.faults.objects import MANY, WEB
 from tests.faults.places import load_balancer_places, places
 from tests.faults.released_image import RELEASED_POD, released_images
-from tests.faults.testbed import SECONDS, SYSTEM, Testbed, processes_of_pod
+from tests.faults.testbed import SECONDS, SYSTEM, Testbed
 from tests.faults.traffic import Place
+from tests.support.processes import processes_of_pod
 
 _CONTROL_SECONDS = 20.0
 
