@@ -5,12 +5,13 @@ import shutil
 from pathlib import Path
 
 _INPUTS = (
-    *("compat/knft_compat", "deploy/__init__.py", "deploy/image", "deploy/installer.py", "knft"),
-    *("LICENSE", "LICENSES", "README.md", "pyproject.toml"),
+    *("deploy/__init__.py", "deploy/distributions.py", "deploy/image", "deploy/installer.py"),
+    *("compat/knft_compat", "knft", "LICENSE", "LICENSES", "README.md", "pyproject.toml"),
 )
 
 
-def _files(checkout: Path) -> list[Path]:
+def input_files(checkout: Path) -> list[Path]:
+    """Return the inputs."""
     found = []
     for name in _INPUTS:
         path = checkout / name
@@ -21,7 +22,7 @@ def _files(checkout: Path) -> list[Path]:
 def inputs_digest(checkout: Path) -> str:
     """Return a digest of the names and contents of the inputs."""
     digest = hashlib.sha256()
-    for path in _files(checkout):
+    for path in input_files(checkout):
         content = path.read_bytes()
         digest.update(f"{path.relative_to(checkout)} {len(content)}\n".encode() + content)
     return digest.hexdigest()
@@ -29,7 +30,7 @@ def inputs_digest(checkout: Path) -> str:
 
 def copy_inputs(checkout: Path, target: Path) -> None:
     """Copy the inputs into another directory."""
-    for path in _files(checkout):
+    for path in input_files(checkout):
         copy = target / path.relative_to(checkout)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)

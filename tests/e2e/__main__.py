@@ -20,8 +20,11 @@ from knft import __version__
 from tests.e2e import image, specs
 from tests.e2e.command import Run, Selection, any_of, ginkgo_command
 from tests.e2e.kubeadm_patch import patch_daemon_set
+from tests.e2e.node_command import check_node_command
 from tests.e2e.packages import write_locks
+from tests.e2e.removal import RemovalCheck
 from tests.e2e.results import Outcome, Result, parse_junit, summary
+from tests.e2e.running_pods import check_pods, knft_pods
 from tests.support.job_cluster import job_cluster
 from tests.support.metallb import metallb_images, start_metallb
 
@@ -40,13 +43,15 @@ def main() -> None:
         if arguments.names:
             specs.NAMES.write_text("".join(f"{name}\n" for name in _names(programs(_PROGRAMS))))
             return
-        results = _run(arguments, arguments.directory.absolute())
+        results, problems = _run(arguments, arguments.directory.absolute())
     except SetupError as error:
         sys.exit(f"e2e: {error}")
     for line in summary(results):
         print(line)
+    for problem in problems:
+        print(f"e2e: {problem}")
     print(f"e2e: {_versions(arguments)}")
-    if not results or any(result.outcome is Outcome.FAILED for result in results):
+    if problems or not results or any(result.outcome is Outcome.FAILED for result in results):
         sys.exit(1)
 
 
@@ -92,18 +97,20 @@ def selection(
     return Selection(focus or default, any_of(skipped))
 
 
-def _run(arguments: argparse.Namespace, folder: Path) -> list[Result]:
-    """Run the selected specs in a new cluster."""
+def _run(arguments: argparse.Namespace, folder: Path) -> tuple[list[Result], list[str]]:
+    """Run the selected specs in a new cluster; return their results, and what was wrong besides."""
     built = programs(_PROGRAMS)
     _check_names(built)
     archives = [image.write_image(built, cache.cache_folder() / "e2e-images")]
     if arguments.load_balancers:
         archives += metallb_images()
     with job_cluster(folder) as (cluster, report):
+        removal = RemovalCheck(cluster)
         proxy = Proxy.KUBEADM if arguments.kubeadm_patch else arguments.proxy
         cluster.up(make_plan(arguments.nodes, arguments.families, arguments.zones, (proxy,)), archives)
         if arguments.kubeadm_patch:
             patch_daemon_set(cluster)
+        problems = [] if proxy in (Proxy.KUBE_PROXY, Proxy.NONE) else _check_knft(cluster, proxy)
         if arguments.load_balancers:
             start_metallb(cluster)
         selected = selection(
@@ -115,7 +122,15 @@ def _run(arguments: argparse.Namespace, folder: Path) -> list[Result]:
         )
         kubeconfig = str(cluster.keys.kubeconfig(ADMIN))
         _run_ginkgo(cluster, built, Run(selected, kubeconfig, report, arguments.processes, arguments.nodes))
-    return [result for path in sorted(report.glob("junit*.xml")) for result in parse_junit(path.read_text())]
+        removal.record()
+    results = [result for path in sorted(report.glob("junit*.xml")) for result in parse_junit(path.read_text())]
+    return results, [*problems, *removal.problems()]
+
+
+def _check_knft(cluster: Cluster, proxy: Proxy) -> list[str]:
+    """Return what is wrong with knft's pods, and with the commands that run on a node."""
+    pods = knft_pods(cluster, f"k8s-app={'kube-proxy' if proxy is Proxy.KUBEADM else 'knft'}")
+    return [*check_pods(pods), *check_node_command(cluster, pods[-1])]
 
 
 def _names(built: Programs) -> list[str]:

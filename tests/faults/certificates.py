@@ -7,7 +7,8 @@ from deploy.cluster import keys as names
 from deploy.cluster.control_plane import API_SERVER, CONTROLLER_MANAGER, SCHEDULER
 from deploy.cluster.keys import Keys
 from deploy.cluster.node import KUBELET
-from tests.faults.testbed import SECONDS, SYSTEM, Testbed, processes_of_pod
+from tests.faults.testbed import SECONDS, SYSTEM, Testbed
+from tests.support.processes import processes_of_pod
 from tests.support.waiting import wait_until
 
 _POD_AUTHORITY = "root/var/run/secrets/kubernetes.io/serviceaccount/ca.crt"

@@ -20,9 +20,10 @@ from tests.faults.load_balancer import running_metallb
 from tests.faults.objects import MANY, WEB
 from tests.faults.places import load_balancer_places, places
 from tests.faults.released_image import RELEASED_POD, released_images
-from tests.faults.testbed import SECONDS, SYSTEM, Testbed, processes_of_pod
+from tests.faults.testbed import SECONDS, SYSTEM, Testbed
 from tests.faults.traffic import Place
 from tests.support.metallb import metallb_images
+from tests.support.processes import processes_of_pod
 
 _CONTROL_SECONDS = 20.0
 

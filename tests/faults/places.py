@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from deploy.cluster.node import Node
 from tests.faults.objects import CLIENT, HTTP_PORT, NODE_PORTS, UDP_PORT, WEB
 from tests.faults.records import ClientPlan, Target
-from tests.faults.testbed import Testbed, processes_of_pod
+from tests.faults.testbed import Testbed
 from tests.faults.traffic import Place
+from tests.support.processes import processes_of_pod
 
 _PORTS = {"tcp": HTTP_PORT, "udp": UDP_PORT}
 

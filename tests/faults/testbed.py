@@ -2,10 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from deploy.cluster import objects as cluster_objects
@@ -126,11 +124,3 @@ def _reaches(machine: Machine, address: str) -> bool:
     except SetupError:
         return False
     return True
-
-
-def processes_of_pod(uid: str) -> Iterator[int]:
-    """Yield the ids of a pod's processes, as this process sees them."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if f"pod{uid}/" in (process / "cgroup").read_text():
-                yield int(process.name)

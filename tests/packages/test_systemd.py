@@ -13,6 +13,7 @@ from tests.packages import roots
 from tests.packages.conftest import CHECKOUT, Packages
 from tests.packages.installed_service import CONFIGURATION, KUBECONFIG, TOKEN, UNIT, Cluster, Service
 from tests.packages.systemd_container import SystemdContainer
+from tests.support.process_privileges import CAPABILITY_SETS, NET_ADMIN, SECCOMP_FILTER, parse_mounts, parse_status
 from tests.support.waiting import wait_until
 
 CREDENTIAL = "/run/credentials/knft.service/kubeconfig"
@@ -20,7 +21,6 @@ MAX_EXPOSURE = 2.0
 START_SECONDS = 30
 """What the test sets as TimeoutStartSec: longer than a start of knft until its first notification."""
 WATCHDOG_SECONDS = 10
-NET_ADMIN = f"{1 << 12:016x}"
 CLOSE_WAIT = "net.netfilter.nf_conntrack_tcp_timeout_close_wait"
 
 
@@ -142,10 +142,9 @@ def test_processes_have_one_capability(running: Service) -> None:
     children = running.container.read(f"/proc/{process}/task/{process}/children").split()
     assert children
     for each in (process, *children):
-        lines = running.container.read(f"/proc/{each}/status").splitlines()
-        status = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        assert {status[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")} == {NET_ADMIN}
-        assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+        status = parse_status(running.container.read(f"/proc/{each}/status"))
+        assert {status[name] for name in CAPABILITY_SETS} == {NET_ADMIN}
+        assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", SECCOMP_FILTER)
         assert status["Uid"].split() == [user] * 4
         environment = running.container.read(f"/proc/{each}/environ")
         assert each == process or "NOTIFY_SOCKET" not in environment
@@ -154,12 +153,10 @@ def test_processes_have_one_capability(running: Service) -> None:
 
 def test_file_system_of_the_service_is_read_only(running: Service) -> None:
     """Also for root: only its temporary directories, and file systems of the kernel, can be written."""
-    lines = running.container.read(f"/proc/{running.process}/mountinfo").splitlines()
-    mounts = [(mount.split(), system) for mount, _, system in (line.partition(" - ") for line in lines)]
-    options = {fields[4]: (fields[5].split(","), system) for fields, system in mounts}
+    mounts = parse_mounts(running.container.read(f"/proc/{running.process}/mountinfo"))
     for path in ("/", "/run", "/proc/sys", "/sys"):
-        assert "ro" in options[path][0], path
-    assert "hidepid=invisible" in options["/proc"][1]
+        assert mounts[path].is_read_only, path
+    assert "hidepid=invisible" in mounts["/proc"].file_system_options
     for folder in ("", "/etc/knft", "/home", "/root", "/run", "/run/lock", "/usr", "/var/lib"):
         inside = ("nsenter", f"--target={running.process}", "--mount", "touch", f"{folder}/new")
         assert "Read-only file system" in running.container.run(*inside, check=False).stderr, folder

@@ -2,6 +2,7 @@
 
 import ctypes
 import signal
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,3 +23,11 @@ def worker_processes(parent: int) -> list[int]:
             if b"knft.kernel.worker" in arguments and str(parent).encode() in arguments:
                 found.append(int(process.name))
     return found
+
+
+def processes_of_pod(uid: str) -> Iterator[int]:
+    """Yield the ids of a pod's processes, as this process sees them."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"pod{uid}/" in (process / "cgroup").read_text():
+                yield int(process.name)
