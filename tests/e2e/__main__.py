@@ -130,7 +130,7 @@ def _run(arguments: argparse.Namespace, folder: Path) -> tuple[list[Result], lis
 def _check_knft(cluster: Cluster, proxy: Proxy) -> list[str]:
     """Return what is wrong with knft's pods, and with the commands that run on a node."""
     pods = knft_pods(cluster, f"k8s-app={'kube-proxy' if proxy is Proxy.KUBEADM else 'knft'}")
-    return [*check_pods(pods), *check_node_command(cluster, pods[-1])]
+    return [*check_pods(cluster, pods), *check_node_command(cluster, pods[-1])]
 
 
 def _names(built: Programs) -> list[str]:

@@ -13,11 +13,11 @@ from tests.support.machine_state import MachineState, Process, read_machine_stat
 
 _STATUS = """Name:\tknft
 Uid:\t0\t0\t0\t0
-CapInh:\t0000000000000000
+CapInh:\t0000000000001000
 CapPrm:\t0000000000001000
 CapEff:\t0000000000001000
 CapBnd:\t0000000000001000
-CapAmb:\t0000000000000000
+CapAmb:\t0000000000001000
 NoNewPrivs:\t1
 Seccomp:\t2
 Seccomp_filters:\t1
@@ -26,7 +26,7 @@ _MOUNTS = "9 8 0:7 / / ro,relatime shared:1 - overlay overlay rw,lowerdir=/a\n10
 
 
 def test_values_are_those_of_proc() -> None:
-    assert read_values(_STATUS, _MOUNTS) == EXPECTED
+    assert read_values(_STATUS, _MOUNTS) == EXPECTED["main process"] == EXPECTED["worker process"]
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,12 @@ def test_values_are_those_of_proc() -> None:
     ],
 )
 def test_differing_privilege_is_named(status: str, mounts: str, field: str) -> None:
-    found = [PodProcess("main process", 1, EXPECTED), PodProcess("worker process", 2, read_values(status, mounts))]
-    (text,) = differences(found, EXPECTED)
+    found = [PodProcess(role, number, EXPECTED[role]) for number, role in enumerate(EXPECTED)]
+    assert list(differences(found, EXPECTED)) == []
+    different = PodProcess("worker process", 2, read_values(status, mounts))
+    (text,) = differences([*found[:2], different], EXPECTED)
     assert text.startswith(f"{field} of worker process 2 is ")
-    assert list(differences(found[:1], EXPECTED)) == ["no worker process is running"]
+    assert list(differences(found[:2], EXPECTED)) == ["no worker process is running"]
 
 
 _NAMES = ClusterNames(Path("/state/cluster"), "knft-0123abcd")

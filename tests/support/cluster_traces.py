@@ -82,9 +82,11 @@ def _changed_sysctls(before: MachineState, after: MachineState) -> Iterator[str]
 
 
 def _left_cgroups(before: MachineState, after: MachineState, traces: ClusterTraces) -> Iterator[str]:
-    for path in sorted(after.cgroups - before.cgroups):
-        if path in traces.cgroups or traces.names.cgroup_prefix in path or _CGROUPS.search(path):
-            yield f"cgroup {path} is left"
+    new = after.cgroups - before.cgroups
+    left = {
+        path for path in new if path in traces.cgroups or traces.names.cgroup_prefix in path or _CGROUPS.search(path)
+    }
+    yield from (f"cgroup {path} is left" for path in sorted(left) if str(Path(path).parent) not in left)
     if after.own_cgroups != before.own_cgroups:
         yield f"the cgroups of this process are {after.own_cgroups!r}; they were {before.own_cgroups!r}"
 
