@@ -51,9 +51,10 @@ class PodProcess(Struct, frozen=True):
 
 
 def knft_pods(cluster: Cluster, selector: str) -> list[dict[str, Any]]:
-    """Return the pods with a label."""
+    """Return the pods with a label that are not being deleted."""
     arguments = ("--namespace=kube-system", f"--selector={selector}", "--output=json")
-    return list(json.loads(cluster.kubectl("get", "pods", *arguments))["items"])
+    found = json.loads(cluster.kubectl("get", "pods", *arguments))["items"]
+    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
 
 def check_pods(

@@ -77,6 +77,7 @@ def test_traces_are_the_cluster_s_alone() -> None:
         frozenset({(50, "99"), (60, "99")}),
         frozenset({"net:[11]", "pid:[12]", "mnt:[13]", "net:[21]"}),
         frozenset({"/sys/fs/cgroup/memory/job/knft-0123abcd-node1"}),
+        recorded=99,
     )
 
 
@@ -89,7 +90,7 @@ def test_traces_are_the_cluster_s_alone() -> None:
         ({"tables": {"table ip knft"}}, "nftables' table ip knft is left"),
         ({"cgroups": {"/sys/fs/cgroup/pids/kubepods"}}, "cgroup /sys/fs/cgroup/pids/kubepods is left"),
         ({"own_cgroups": "0::/knft-launcher\n"}, "the cgroups of this process are '0::/knft-launcher\\n'; they were"),
-        ({"mounts": {"0:4 net:[21] /run/n rw - nsfs nsfs rw"}}, "mount 0:4 net:[21] /run/n rw - nsfs nsfs rw is left"),
+        ({"paths": {"/etc/init.d/procps", "/run/netns/cni-21"}}, "/run/netns/cni-21 was created"),
         ({"mounts": {"0:4 /state/cluster/x /mnt rw - ext4 a rw"}}, "mount 0:4 /state/cluster/x /mnt rw"),
         ({"mounts": {"0:4 / /var/lib/kubelet/v rw - tmpfs a rw"}}, "mount 0:4 / /var/lib/kubelet/v rw"),
         ({"paths": {"/etc/init.d/procps", "/opt/cni"}}, "/opt/cni was created"),
@@ -105,13 +106,13 @@ def test_each_trace_that_is_left_is_reported(left: Mapping[str, Any], text: str)
 
 
 def test_changes_by_others_are_no_traces() -> None:
-    """Processes, their namespaces, links of containers, cgroups and mounts of another runtime; an id that is reused."""
+    """Those of another runtime or cluster, and a process and a namespace that have the numbers of old ones."""
     others = msgspec.structs.replace(
         _BEFORE,
         links=_BEFORE.links | {"docker0"},
-        cgroups=_BEFORE.cgroups | {"/sys/fs/cgroup/memory/docker", "/sys/fs/cgroup/memory/job/knft-99999999-node1"},
-        mounts=_BEFORE.mounts | {"0:4 net:[211] /run/docker/netns/x rw - nsfs nsfs rw"},
-        processes=(_OWN, _SHELL, Process(60, "123", "make", "3:memory:/job\n", frozenset({"net:[31]"}))),
+        cgroups=_BEFORE.cgroups | {"/sys/fs/cgroup/memory/docker", "/sys/fs/cgroup/job/knft-99999999-node1/kubepods"},
+        mounts=_BEFORE.mounts | {"0:4 net:[21] /run/docker/netns/x rw - nsfs nsfs rw"},
+        processes=(_OWN, _SHELL, Process(60, "123", "make", "3:memory:/job\n", frozenset({"net:[21]"}))),
     )
     assert leftovers(_BEFORE, others, _TRACES) == []
     present = read_machine_state()
