@@ -57,6 +57,12 @@ class EtcdStore:
         """Delete an object without regard to finalizers."""
         self._call("deleterange", {"key": _encoded(_PREFIX + key)})
 
+    def delete_all(self, prefix: str) -> None:
+        """Delete all objects whose keys begin with a prefix."""
+        first = (_PREFIX + prefix).encode()
+        after = first[:-1] + bytes([first[-1] + 1])
+        self._call("deleterange", {"key": _encoded(first.decode()), "range_end": _encoded(after.decode())})
+
     def revision(self) -> int:
         """Return the revision of the last change."""
         return int(self._call("range", {"key": _encoded("/")})["header"]["revision"])

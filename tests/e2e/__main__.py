@@ -130,7 +130,8 @@ def _run(arguments: argparse.Namespace, folder: Path) -> tuple[list[Result], lis
 def _check_knft(cluster: Cluster, proxy: Proxy) -> list[str]:
     """Return what is wrong with knft's pods, and with the commands that run on a node."""
     pods = knft_pods(cluster, f"k8s-app={'kube-proxy' if proxy is Proxy.KUBEADM else 'knft'}")
-    return [*check_pods(pods), *check_node_command(cluster, pods[-1])]
+    # The commands of one node: each makes a pod.
+    return [*check_pods(cluster, pods), *(problem for pod in pods[-1:] for problem in check_node_command(cluster, pod))]
 
 
 def _names(built: Programs) -> list[str]:

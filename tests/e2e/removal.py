@@ -35,7 +35,8 @@ class RemovalCheck:
             f"{len(traces.processes)} processes, {len(traces.namespaces)} namespaces, {len(traces.cgroups)} cgroups"
         )
         found = self._wait_for_removal(traces)
-        print(f"e2e: the cluster had {counts}; after its removal: {'; '.join(found) or 'nothing is left'}", flush=True)
+        left = f"{len(found)} things are left or changed" if found else "nothing is left, and nothing has changed"
+        print(f"e2e: the cluster had {counts}; after its removal, {left}", flush=True)
         return found
 
     def _wait_for_removal(self, traces: ClusterTraces) -> list[str]:

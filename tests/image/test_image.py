@@ -4,6 +4,7 @@ import base64
 import csv
 import hashlib
 import json
+import os
 import re
 import stat
 import sys
@@ -17,10 +18,12 @@ from deploy.image.build import Archive, build
 from deploy.image.fetch import cache
 from deploy.image.inputs import copy_inputs, inputs_digest
 from deploy.image.variant import ARCHITECTURES, DEFAULT, VARIANTS, native_architecture
+from knft.kernel.table_flags import flags_of
 from tests.image.conftest import CHECKOUT, SECONDS
 from tests.image.container import Container
 from tests.image.unpacked import Image
 from tests.support.knft_command import KNFT
+from tests.support.waiting import wait_until
 
 MAX_BYTES = 35_000_000
 LIBRARY_VERSION = {"debian12": "1.0.6", "debian13": "1.1.3"}
@@ -176,6 +179,7 @@ def test_versions(container: Container, image: Image) -> None:
 
 
 EXAMPLES = CHECKOUT / "examples"
+KERNEL = tuple(map(int, os.uname().release.split(".")[:2]))
 NODE = ("--node", "node-1", "--cluster-cidr", "10.244.0.0/16,fd00:10:244::/48")
 
 
@@ -188,6 +192,35 @@ def test_daemon_needs_only_net_admin_and_writes_no_file(container: Container) ->
     assert done.returncode == 0, done.stderr
     listed = container.run("/usr/sbin/nft", "list", "table", "ip", "knft")
     assert "10.96.0.10 . tcp . 80" in listed.stdout
+
+
+def test_running_daemon_owns_its_tables_if_library_and_kernel_can(
+    container: Container, image: Image, tmp_path: Path
+) -> None:
+    """With libnftables 1.1 from Linux 6.9 on; the next process takes the tables, which remain without their owner."""
+    can_own = "debian13" in image.archive.path.name and KERNEL >= (6, 9)
+    flags, left = (frozenset({"owner", "persist"}), frozenset({"persist"})) if can_own else (frozenset[str](),) * 2
+    for _ in range(2):
+        running = container.start(
+            "/usr/bin/knft", "run", "--manifests", "/run", *NODE, mount=EXAMPLES, log=tmp_path / "log"
+        )
+        try:
+            running.wait_until(lambda: _flags(container) == {flags} and "10.96.0.10 . tcp . 80" in _rules(container))
+        finally:
+            running.process.kill()
+            running.process.wait()
+        wait_until(lambda: _flags(container) == {left}, "the killed process still owns its tables")
+
+
+def _flags(container: Container) -> set[frozenset[str]]:
+    """Return the flags of knft's tables, as the kernel has them."""
+    with container.namespace.entered():
+        return {flags_of(family, "knft") for family in ("ip", "ip6")}
+
+
+def _rules(container: Container) -> str:
+    listed = container.run("/usr/sbin/nft", "list", "tables").stdout
+    return container.run("/usr/sbin/nft", "list", "table", "ip", "knft").stdout if "table ip knft" in listed else ""
 
 
 @pytest.mark.parametrize("program", ["iptables-nft", "ip6tables-nft", "iptables-legacy", "ip6tables-legacy"])

@@ -13,11 +13,11 @@ from tests.support.machine_state import MachineState, Process, read_machine_stat
 
 _STATUS = """Name:\tknft
 Uid:\t0\t0\t0\t0
-CapInh:\t0000000000000000
+CapInh:\t0000000000001000
 CapPrm:\t0000000000001000
 CapEff:\t0000000000001000
 CapBnd:\t0000000000001000
-CapAmb:\t0000000000000000
+CapAmb:\t0000000000001000
 NoNewPrivs:\t1
 Seccomp:\t2
 Seccomp_filters:\t1
@@ -26,7 +26,7 @@ _MOUNTS = "9 8 0:7 / / ro,relatime shared:1 - overlay overlay rw,lowerdir=/a\n10
 
 
 def test_values_are_those_of_proc() -> None:
-    assert read_values(_STATUS, _MOUNTS) == EXPECTED
+    assert read_values(_STATUS, _MOUNTS) == EXPECTED["main process"] == EXPECTED["worker process"]
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,12 @@ def test_values_are_those_of_proc() -> None:
     ],
 )
 def test_differing_privilege_is_named(status: str, mounts: str, field: str) -> None:
-    found = [PodProcess("main process", 1, EXPECTED), PodProcess("worker process", 2, read_values(status, mounts))]
-    (text,) = differences(found, EXPECTED)
+    found = [PodProcess(role, number, EXPECTED[role]) for number, role in enumerate(EXPECTED)]
+    assert list(differences(found, EXPECTED)) == []
+    different = PodProcess("worker process", 2, read_values(status, mounts))
+    (text,) = differences([*found[:2], different], EXPECTED)
     assert text.startswith(f"{field} of worker process 2 is ")
-    assert list(differences(found[:1], EXPECTED)) == ["no worker process is running"]
+    assert list(differences(found[:2], EXPECTED)) == ["no worker process is running"]
 
 
 _NAMES = ClusterNames(Path("/state/cluster"), "knft-0123abcd")
@@ -75,6 +77,7 @@ def test_traces_are_the_cluster_s_alone() -> None:
         frozenset({(50, "99"), (60, "99")}),
         frozenset({"net:[11]", "pid:[12]", "mnt:[13]", "net:[21]"}),
         frozenset({"/sys/fs/cgroup/memory/job/knft-0123abcd-node1"}),
+        recorded=99,
     )
 
 
@@ -87,7 +90,7 @@ def test_traces_are_the_cluster_s_alone() -> None:
         ({"tables": {"table ip knft"}}, "nftables' table ip knft is left"),
         ({"cgroups": {"/sys/fs/cgroup/pids/kubepods"}}, "cgroup /sys/fs/cgroup/pids/kubepods is left"),
         ({"own_cgroups": "0::/knft-launcher\n"}, "the cgroups of this process are '0::/knft-launcher\\n'; they were"),
-        ({"mounts": {"0:4 net:[21] /run/n rw - nsfs nsfs rw"}}, "mount 0:4 net:[21] /run/n rw - nsfs nsfs rw is left"),
+        ({"paths": {"/etc/init.d/procps", "/run/netns/cni-21"}}, "/run/netns/cni-21 was created"),
         ({"mounts": {"0:4 /state/cluster/x /mnt rw - ext4 a rw"}}, "mount 0:4 /state/cluster/x /mnt rw"),
         ({"mounts": {"0:4 / /var/lib/kubelet/v rw - tmpfs a rw"}}, "mount 0:4 / /var/lib/kubelet/v rw"),
         ({"paths": {"/etc/init.d/procps", "/opt/cni"}}, "/opt/cni was created"),
@@ -103,13 +106,13 @@ def test_each_trace_that_is_left_is_reported(left: Mapping[str, Any], text: str)
 
 
 def test_changes_by_others_are_no_traces() -> None:
-    """Processes, their namespaces, links of containers, cgroups and mounts of another runtime; an id that is reused."""
+    """Those of another runtime or cluster, and a process and a namespace that have the numbers of old ones."""
     others = msgspec.structs.replace(
         _BEFORE,
         links=_BEFORE.links | {"docker0"},
-        cgroups=_BEFORE.cgroups | {"/sys/fs/cgroup/memory/docker", "/sys/fs/cgroup/memory/job/knft-99999999-node1"},
-        mounts=_BEFORE.mounts | {"0:4 net:[211] /run/docker/netns/x rw - nsfs nsfs rw"},
-        processes=(_OWN, _SHELL, Process(60, "123", "make", "3:memory:/job\n", frozenset({"net:[31]"}))),
+        cgroups=_BEFORE.cgroups | {"/sys/fs/cgroup/memory/docker", "/sys/fs/cgroup/job/knft-99999999-node1/kubepods"},
+        mounts=_BEFORE.mounts | {"0:4 net:[21] /run/docker/netns/x rw - nsfs nsfs rw"},
+        processes=(_OWN, _SHELL, Process(60, "123", "make", "3:memory:/job\n", frozenset({"net:[21]"}))),
     )
     assert leftovers(_BEFORE, others, _TRACES) == []
     present = read_machine_state()

@@ -16,7 +16,8 @@ from tests.support.machine_state import NODE_PATHS, MachineState, Process
 
 _NODE_LINKS = re.compile(rf"{BRIDGE}|node\d+|veth[0-9a-f]{{8}}|kube-ipvs0|nodelocaldns")
 """Names of the cluster's and CNI's links."""
-_CGROUPS = re.compile(r"/(kubepods|k8s\.io|knft-launcher)$")
+_CGROUPS = re.compile(r"(?!.*/knft-[0-9a-f]{8}-).*/(kubepods|k8s\.io|knft-launcher)$")
+"""Cgroups outside those of a cluster: others may run."""
 _TABLES = re.compile(r" (knft\S*|kube-proxy\S*|cni\S*)$")
 _FILES = re.compile(r"/(knft|kube|containerd|etcd|cni)[^/]*$")
 """Names of services, and of CNI's network namespaces."""
@@ -37,7 +38,10 @@ class ClusterTraces(Struct, frozen=True):
     processes: frozenset[tuple[int, str]]
     """Ids and start times."""
     namespaces: frozenset[str]
+    """Their numbers, which are used again, too."""
     cgroups: frozenset[str]
+    recorded: int
+    """The start time of the newest process."""
 
 
 def find_traces(before: MachineState, running: MachineState, names: ClusterNames, machine: int) -> ClusterTraces:
@@ -49,7 +53,8 @@ def find_traces(before: MachineState, running: MachineState, names: ClusterNames
     processes = frozenset((each.pid, each.started) for each in found) - old
     namespaces = frozenset().union(*(each.namespaces for each in found)) - outside
     cgroups = frozenset(path for path in running.cgroups - before.cgroups if names.cgroup_prefix in path)
-    return ClusterTraces(names, processes, namespaces, cgroups)
+    recorded = max(int(each.started) for each in running.processes)
+    return ClusterTraces(names, processes, namespaces, cgroups, recorded)
 
 
 def _is_of_cluster(process: Process, names: ClusterNames, machine: int, inside: frozenset[str]) -> bool:
@@ -82,9 +87,11 @@ def _changed_sysctls(before: MachineState, after: MachineState) -> Iterator[str]
 
 
 def _left_cgroups(before: MachineState, after: MachineState, traces: ClusterTraces) -> Iterator[str]:
-    for path in sorted(after.cgroups - before.cgroups):
-        if path in traces.cgroups or traces.names.cgroup_prefix in path or _CGROUPS.search(path):
-            yield f"cgroup {path} is left"
+    new = after.cgroups - before.cgroups
+    left = {
+        path for path in new if path in traces.cgroups or traces.names.cgroup_prefix in path or _CGROUPS.fullmatch(path)
+    }
+    yield from (f"cgroup {path} is left" for path in sorted(left) if str(Path(path).parent) not in left)
     if after.own_cgroups != before.own_cgroups:
         yield f"the cgroups of this process are {after.own_cgroups!r}; they were {before.own_cgroups!r}"
 
@@ -92,8 +99,7 @@ def _left_cgroups(before: MachineState, after: MachineState, traces: ClusterTrac
 def _left_mounts(before: MachineState, after: MachineState, traces: ClusterTraces) -> Iterator[str]:
     for line in sorted(after.mounts - before.mounts):
         target = line.split()[2]
-        is_held = any(f" {name} " in f" {line} " for name in traces.namespaces)
-        if is_held or str(traces.names.folder) in line or f"{target}/".startswith(_NODE_FOLDERS):
+        if str(traces.names.folder) in line or f"{target}/".startswith(_NODE_FOLDERS):
             yield f"mount {line} is left"
 
 
@@ -106,6 +112,6 @@ def _changed_paths(before: MachineState, after: MachineState, names: ClusterName
 def _left_processes(after: MachineState, traces: ClusterTraces) -> Iterator[str]:
     for each in after.processes:
         is_known = (each.pid, each.started) in traces.processes
-        held = each.namespaces & traces.namespaces
+        held = each.namespaces & traces.namespaces if int(each.started) <= traces.recorded else ()
         if is_known or held or f"/{traces.names.cgroup_prefix}-" in each.cgroups:
             yield f"process {each.pid} ({each.command[:80]}) is left{''.join(f', in {name}' for name in sorted(held))}"
