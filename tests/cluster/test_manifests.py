@@ -162,6 +162,70 @@ def test_server_accepts_all_objects(
     assert all(line.endswith("serverside-applied (server dry run)") for line in applied)
 
 
+def _helm(cluster: Cluster, folder: Path, *arguments: str) -> str:
+    """Run helm as the administrator; its caches are in ``folder``."""
+    key = cluster.keys.path
+    servers = {"server": ADDRESS, "certificate-authority": key("ca.crt")}
+    user = {"client-certificate": key("admin.crt"), "client-key": key("admin.key")}
+    value = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "tests", "cluster": servers}],
+        "users": [{"name": "admin", "user": user}],
+        "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "admin"}}],
+        "current-context": "tests",
+    }
+    (folder / "kubeconfig").write_text(yaml.safe_dump(value))
+    flags = [f"--kubeconfig={folder / 'kubeconfig'}", "--namespace=kube-system"]
+    command = ["env", f"HOME={folder}", program("helm"), *arguments, *flags]
+    done = cluster.namespace.run(command, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _stored(cluster: Cluster, text: str) -> Objects:
+    """Return those of the objects that the API server has, with the fields that the text can set."""
+    found = _kubectl(cluster, "get", "--ignore-not-found", "-f", "-", "-o", "yaml", stdin=text)
+    items = (yaml.safe_load(found) or {"items": []})["items"]
+    kept = ("spec", "data", "rules", "roleRef", "subjects")
+    return {
+        (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): {
+            field: item[field] for field in kept if field in item
+        }
+        for item in items
+    }
+
+
+@pytest.mark.usefixtures("prometheus_operator")
+def test_helm_installs_upgrades_rolls_back_and_uninstalls(cluster: Cluster, tmp_path: Path) -> None:
+    """No kubelet runs here: the objects change, and helm does not wait for pods."""
+    values = {**HOST, **CIDR, "metrics": MONITORING}
+    changed = _merged(values, {"verbosity": 4, "config": {"clusterCIDR": "10.245.0.0/16"}})
+    before, after = helm(values, tmp_path), helm(changed, tmp_path)
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    chart = ("knft", str(CHART), f"--values={tmp_path / 'values.yaml'}")
+    daemon_set = "DaemonSet", "kube-system", "knft"
+
+    _helm(cluster, tmp_path, "install", *chart)
+    installed = _stored(cluster, before)
+    assert installed.keys() == objects(before).keys()
+
+    _helm(cluster, tmp_path, "upgrade", *chart, "--set=verbosity=4", "--set=config.clusterCIDR=10.245.0.0/16")
+    upgraded = _stored(cluster, after)
+    assert upgraded.keys() == objects(after).keys()
+    assert upgraded[daemon_set]["spec"]["template"] != installed[daemon_set]["spec"]["template"]
+    assert {kind for kind, _, _ in objects(before).keys() - _stored(cluster, before).keys()} == {"ConfigMap"}
+
+    _helm(cluster, tmp_path, "rollback", "knft", "1")
+    assert _stored(cluster, before) == installed
+    assert "ConfigMap" in {kind for kind, _, _ in objects(after).keys() - _stored(cluster, after).keys()}
+    revisions = yaml.safe_load(_helm(cluster, tmp_path, "history", "knft", "--output=yaml"))
+    assert [each["status"] for each in revisions] == ["superseded", "superseded", "deployed"]
+
+    _helm(cluster, tmp_path, "uninstall", "knft")
+    assert _stored(cluster, before) == _stored(cluster, after) == {}
+
+
 def test_patch_puts_knft_into_kubeadm_s_daemon_set(cluster: Cluster, tmp_path: Path) -> None:
     """It differs from the chart's only in names, and keeps ConfigMap, ServiceAccount and labels of kube-proxy."""
     (tmp_path / "daemonset.yaml").write_text(yaml.safe_dump(kubeadm.daemon_set()))
