@@ -14,8 +14,9 @@ def source_revision(checkout: Path) -> str:
 
 def _git(checkout: Path, *arguments: str) -> str | None:
     """Return what git prints, None if it fails."""
+    command = ["git", "-C", str(checkout), *arguments]
     try:
-        done = subprocess.run(["git", "-C", str(checkout), *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return None
     return done.stdout.strip() if done.returncode == 0 else None

@@ -27,7 +27,7 @@ class Archive(Struct, frozen=True):
     bytes: int
 
 
-def build(  # noqa: PLR0913
+def build(
     checkout: Path, variant: Variant, architecture: Architecture, seconds: int, output: Path, *, revision: str = ""
 ) -> Archive:
     """Write the archive and the SBOM into ``output``; files in the image get the time ``seconds`` since 1970.

@@ -291,6 +291,22 @@ def test_trial_keeps_kube_proxy_from_the_labelled_nodes(cluster: Cluster, *, has
     assert avoided["operator"] == "NotIn"
 
 
+def test_overlay_for_all_nodes_takes_over_the_trial_s_daemon_set(cluster: Cluster) -> None:
+    """As docs/operations/installation.md#groups says: only the node selector changes."""
+    text = {name: kustomize(KUSTOMIZE / "overlays" / name) for name in ("trial", "replace")}
+    pods: list[dict[str, Any]] = []
+    try:
+        for overlay in text.values():
+            _kubectl(cluster, "apply", "-f", "-", stdin=overlay)
+            pods.append(_daemon_set(_stored(cluster, overlay))["spec"]["template"]["spec"])
+    finally:
+        _kubectl(cluster, "delete", "--ignore-not-found", "-f", "-", stdin=text["replace"])
+    selectors = [pod.pop("nodeSelector") for pod in pods]
+    assert selectors == [{"kubernetes.io/os": "linux", "knft.dev/proxy": "knft"}, {"kubernetes.io/os": "linux"}]
+    assert pods[0] == pods[1]
+    assert objects(text["trial"]).keys() == objects(text["replace"]).keys()
+
+
 def _daemon_set(found: Objects) -> dict[str, Any]:
     return found["DaemonSet", "kube-system", "knft"]
 

@@ -7,8 +7,8 @@ from deploy.source_revision import source_revision
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    user = ("-c", "user.name=test", "-c", "user.email=test@example.org")
-    return subprocess.run(["git", *user, *arguments], cwd=folder, capture_output=True, text=True, check=True).stdout
+    command = ["git", "-c", "user.name=test", "-c", "user.email=test@example.org", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
 
 
 def test_revision_is_the_commit_of_an_unchanged_checkout(tmp_path: Path) -> None:
