@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from deploy.cluster import kubeadm
+from deploy.programs.build import kubeadm_program
 from deploy.programs.modules import module_folder
 from tests.cluster.cluster import ADDRESS, Cluster
 from tests.cluster.rendered_manifests import (
@@ -162,8 +163,8 @@ def test_server_accepts_all_objects(
     assert all(line.endswith("serverside-applied (server dry run)") for line in applied)
 
 
-def _helm(cluster: Cluster, folder: Path, *arguments: str) -> str:
-    """Run helm as the administrator; its caches are in ``folder``."""
+def _kubeconfig(cluster: Cluster, folder: Path) -> str:
+    """Write the administrator's kubeconfig, and return the flag that names it."""
     key = cluster.keys.path
     servers = {"server": ADDRESS, "certificate-authority": key("ca.crt")}
     user = {"client-certificate": key("admin.crt"), "client-key": key("admin.key")}
@@ -176,9 +177,13 @@ def _helm(cluster: Cluster, folder: Path, *arguments: str) -> str:
         "current-context": "tests",
     }
     (folder / "kubeconfig").write_text(yaml.safe_dump(value))
-    flags = [f"--kubeconfig={folder / 'kubeconfig'}", "--namespace=kube-system"]
-    command = ["env", f"HOME={folder}", program("helm"), *arguments, *flags]
-    done = cluster.namespace.run(command, check=False)
+    return f"--kubeconfig={folder / 'kubeconfig'}"
+
+
+def _helm(cluster: Cluster, folder: Path, *arguments: str) -> str:
+    """Run helm as the administrator; its caches are in ``folder``."""
+    flags = [_kubeconfig(cluster, folder), "--namespace=kube-system"]
+    done = cluster.namespace.run(["env", f"HOME={folder}", program("helm"), *arguments, *flags], check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -226,15 +231,22 @@ def test_helm_installs_upgrades_rolls_back_and_uninstalls(cluster: Cluster, tmp_
     assert _stored(cluster, before) == _stored(cluster, after) == {}
 
 
+KUBEADM_PATCH = KUSTOMIZE / "overlays/kubeadm/kubeproxydaemonset+strategic.yaml"
+
+
+def _patched_daemon_set(folder: Path) -> str:
+    """Return kubeadm's DaemonSet of the pinned release with knft's patch."""
+    (folder / "daemonset.yaml").write_text(yaml.safe_dump(kubeadm.daemon_set()))
+    target = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "kube-proxy"}}
+    patch = yaml.safe_dump(target | yaml.safe_load(KUBEADM_PATCH.read_text()))
+    value = {"resources": ["daemonset.yaml"], "patches": [{"patch": patch, "target": {"kind": "DaemonSet"}}]}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(value))
+    return kustomize(folder)
+
+
 def test_patch_puts_knft_into_kubeadm_s_daemon_set(cluster: Cluster, tmp_path: Path) -> None:
     """It differs from the chart's only in names, and keeps ConfigMap, ServiceAccount and labels of kube-proxy."""
-    (tmp_path / "daemonset.yaml").write_text(yaml.safe_dump(kubeadm.daemon_set()))
-    patch = (KUSTOMIZE / "overlays/kubeadm/kubeproxydaemonset+strategic.yaml").read_text()
-    target = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "kube-proxy"}}
-    patches = [{"patch": yaml.safe_dump(target | yaml.safe_load(patch)), "target": {"kind": "DaemonSet"}}]
-    value = {"resources": ["daemonset.yaml"], "patches": patches}
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(value))
-    text = kustomize(tmp_path)
+    text = _patched_daemon_set(tmp_path)
     assert "serverside-applied" in _apply(cluster, text, "--dry-run=server")
     (found,) = objects(text).values()
     assert found["spec"]["selector"]["matchLabels"] == {"k8s-app": "kube-proxy"}
@@ -256,6 +268,34 @@ def test_patch_puts_knft_into_kubeadm_s_daemon_set(cluster: Cluster, tmp_path: P
     (own,), (other,) = pod["initContainers"], expected["initContainers"]
     for name in ("args", "image", "resources", "securityContext"):
         assert own[name] == other[name], name
+
+
+def test_kubeadm_applies_the_patch(cluster: Cluster, tmp_path: Path) -> None:
+    """A real kubeadm with the patch target writes the DaemonSet of the test above, also over another one."""
+    built = kubeadm_program()
+    (tmp_path / "patches").mkdir()
+    shutil.copy(KUBEADM_PATCH, tmp_path / "patches")
+    version = "kubeadm.k8s.io/v1beta4"
+    documents = (
+        {"apiVersion": version, "kind": "InitConfiguration", "patches": {"directory": str(tmp_path / "patches")}},
+        {"apiVersion": version, "kind": "ClusterConfiguration", "kubernetesVersion": built.release},
+    )
+    (tmp_path / "kubeadm.yaml").write_text(yaml.safe_dump_all(documents))
+    phase = ("init", "phase", "addon", "kube-proxy", f"--config={tmp_path / 'kubeadm.yaml'}")
+    # Without the environment: kubeadm writes the proxy variables of its own into the DaemonSet.
+    command = ["env", "-i", built.path("kubeadm"), *phase, _kubeconfig(cluster, tmp_path)]
+    text = _patched_daemon_set(tmp_path)
+    expected = yaml.safe_load(_apply(cluster, text, "--dry-run=server", "-o", "yaml"))["spec"]
+    named = ("-n", "kube-system", "daemonset/kube-proxy")
+    try:
+        for _ in range(2):
+            done = cluster.namespace.run(command)
+            assert 'to target "kubeproxydaemonset"' in done.stdout
+            found = _stored(cluster, text)["DaemonSet", "kube-system", "kube-proxy"]["spec"]
+            assert found == expected
+            _kubectl(cluster, "set", "image", *named, "kube-proxy=registry.k8s.io/kube-proxy:v1.36.3")
+    finally:
+        _kubectl(cluster, "delete", "--ignore-not-found", *named)
 
 
 OTHER_TERM = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
