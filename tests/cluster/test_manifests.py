@@ -428,6 +428,13 @@ def test_wrong_values_are_refused(tmp_path: Path, values: dict[str, Any], messag
     assert message in refused.value.stderr
 
 
+def test_releases_of_kubernetes_that_are_not_tested_are_refused(tmp_path: Path) -> None:
+    assert helm(HOST, tmp_path, "kube-system", "--kube-version=v1.34.0-gke.1")
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        helm(HOST, tmp_path, "kube-system", "--kube-version=v1.33.9")
+    assert "chart requires kubeVersion: >=1.34.0-0" in refused.value.stderr
+
+
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> set[str]:
     """Return the paths of all values that are not objects with fields."""
     if isinstance(value, dict) and value:
