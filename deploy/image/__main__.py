@@ -10,6 +10,7 @@ from deploy.image.errors import ImageError
 from deploy.image.resolve import write_build_lock, write_locks
 from deploy.image.variant import ARCHITECTURES, DEFAULT, VARIANTS, native_architecture
 from deploy.source_date import SourceDateError, source_date_epoch
+from deploy.source_revision import source_revision
 
 _ROOT = Path(__file__).parents[2]
 
@@ -43,7 +44,8 @@ def _run(arguments: argparse.Namespace) -> None:
                 write_locks(variant, architecture, datetime.now(UTC))
         return
     architecture = ARCHITECTURES[arguments.architecture] if arguments.architecture else native_architecture()
-    archive = build(_ROOT, VARIANTS[arguments.variant], architecture, source_date_epoch(_ROOT), arguments.output)
+    seconds, revision = source_date_epoch(_ROOT), source_revision(_ROOT)
+    archive = build(_ROOT, VARIANTS[arguments.variant], architecture, seconds, arguments.output, revision=revision)
     print(f"image: {archive.path} ({archive.bytes / 1e6:.1f} MB), digest {archive.digest}")
 
 

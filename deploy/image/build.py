@@ -27,10 +27,12 @@ class Archive(Struct, frozen=True):
     bytes: int
 
 
-def build(checkout: Path, variant: Variant, architecture: Architecture, seconds: int, output: Path) -> Archive:
+def build(
+    checkout: Path, variant: Variant, architecture: Architecture, seconds: int, output: Path, *, revision: str = ""
+) -> Archive:
     """Write the archive and the SBOM into ``output``; files in the image get the time ``seconds`` since 1970.
 
-    Raises ImageError if that is not possible.
+    ``revision`` is the commit of the checkout, empty if it is unknown. Raises ImageError if the build is not possible.
     """
     with tempfile.TemporaryDirectory(prefix="knft-image-") as name:
         folder = Path(name)
@@ -50,7 +52,8 @@ def build(checkout: Path, variant: Variant, architecture: Architecture, seconds:
         _add_documents(root, checkout, document)
         packed = layer.pack(root, seconds)
     tag = version if variant.name == DEFAULT else f"{version}-{variant.name}"
-    config = oci.ImageConfig(architecture.name, created, _labels(version, created), f"knft.dev/knft:{tag}")
+    labels = _labels(version, created, revision)
+    config = oci.ImageConfig(architecture.name, created, labels, f"knft.dev/knft:{tag}")
     compressed = layer.compress(packed)
     content = oci.archive(config, packed, compressed, seconds)
     output.mkdir(parents=True, exist_ok=True)
@@ -93,7 +96,7 @@ def _add_documents(root: Path, checkout: Path, document: str) -> None:
         (licences / text.name).write_bytes(text.read_bytes())
 
 
-def _labels(version: str, created: str) -> dict[str, str]:
+def _labels(version: str, created: str, revision: str) -> dict[str, str]:
     return {
         f"org.opencontainers.image.{name}": value
         for name, value in {
@@ -101,6 +104,9 @@ def _labels(version: str, created: str) -> dict[str, str]:
             "description": "A Kubernetes Service proxy that keeps Services and endpoints in nftables maps",
             "version": version,
             "created": created,
+            "url": "https://knft.dev",
+            "source": "https://github.com/knft-dev/knft",
+            **({"revision": revision} if revision else {}),
             "licenses": "Apache-2.0 AND (Apache-2.0 OR GPL-2.0-only)",
         }.items()
     }

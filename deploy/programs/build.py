@@ -20,6 +20,8 @@ MODULE = _FOLDER / "kubernetes"
 _HELM = _FOLDER / "helm"
 METALLB = _FOLDER / "metallb"
 """The Go module of MetalLB, which one test job needs: its programs have a folder of their own."""
+_KUBEADM = _FOLDER / "kubeadm"
+"""The Go module of a kubeadm that patches kube-proxy's DaemonSet: newer than the other programs."""
 
 
 class _Program(NamedTuple):
@@ -56,6 +58,7 @@ _PROGRAMS: Mapping[str, _Program] = {
 _METALLB: Mapping[str, _Program] = {
     name: _Program(METALLB, f"go.universe.tf/metallb/{name}") for name in ("controller", "speaker")
 }
+_KUBEADM_PROGRAM = {"kubeadm": _Program(_KUBEADM, f"{_KUBERNETES}/cmd/kubeadm")}
 SERVERS = ("keys", "etcd", "kube-apiserver", "kube-proxy")
 """What the tests with an API server need."""
 _ALL = "all"
@@ -85,8 +88,15 @@ def metallb_programs() -> Programs:
     return _programs(_METALLB, (METALLB,), "metallb-")
 
 
-def _programs(wanted: Mapping[str, _Program], modules: Collection[Path], prefix: str) -> Programs:
-    release, flags = release_and_flags((MODULE / "go.mod").read_text())
+def kubeadm_program() -> Programs:
+    """Return the folder of ``kubeadm`` and its own release, as ``programs`` does."""
+    return _programs(_KUBEADM_PROGRAM, (_KUBEADM,), "kubeadm-", kubernetes=_KUBEADM)
+
+
+def _programs(
+    wanted: Mapping[str, _Program], modules: Collection[Path], prefix: str, *, kubernetes: Path = MODULE
+) -> Programs:
+    release, flags = release_and_flags((kubernetes / "go.mod").read_text())
     folder = cache.cache_folder()
     with cache.locked(folder):
         go = find_go(folder)
@@ -143,6 +153,8 @@ def main() -> None:
     names = _PROGRAMS if _ALL in given else given
     try:
         built = programs(names)
+        if names is _PROGRAMS:
+            kubeadm_program()
     except SetupError as problem:
         sys.exit(f"programs: {problem}")
     print(f"programs: {', '.join(names)} of Kubernetes {built.release} are in {built.folder}")

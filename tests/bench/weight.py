@@ -23,7 +23,7 @@ import urllib3
 from msgspec import Struct
 
 from tests.bench.cluster import AFFINITY_SECONDS
-from tests.bench.process_tree import cpu_seconds, is_busy, pss_mib
+from tests.bench.process_tree import cpu_seconds, is_busy, pss_mib, resident_mib
 from tests.bench.served_cluster import NODE_NAME, ServedCluster, served_cluster
 from tests.support.lab.namespace import Namespace
 from tests.support.privilege import PrivilegeError, ensure_namespaces
@@ -33,6 +33,7 @@ SYNCED = re.compile(r"IPv6: full sync of ")
 TIME_LIMIT = 600.0
 SETTLE_SECONDS, CHANGE_SECONDS, BULK_SECONDS = 3.0, 0.25, 1.0
 BULK = 200
+STEADY_RATE = 10
 POLL_SECONDS = 0.002
 _KUBECONFIG = """apiVersion: v1
 kind: Config
@@ -54,6 +55,12 @@ class Weight(Struct, frozen=True):
     bulk_cpu_ms: float
     idle_cpu_ms: float
     """In a second without changes."""
+    resident_mib: float
+    """After all changes; pages that the daemon's processes share count once."""
+    steady_idle_millicores: float
+    """Mean CPU of many seconds without changes."""
+    steady_millicores: float
+    """Mean CPU of many seconds with ten changes a second."""
 
 
 def main() -> None:
@@ -63,6 +70,7 @@ def main() -> None:
     parser.add_argument("--endpoints", type=int, default=10, help="of each Service")
     parser.add_argument("--sticky", action="store_true", help="the Services have session affinity")
     parser.add_argument("--changes", type=int, default=40, help="number of single changes")
+    parser.add_argument("--seconds", type=float, default=10.0, help="at rest, and as long with ten changes a second")
     parser.add_argument("--runs", type=int, default=3, help="runs of each program, in turn; the median counts")
     parser.add_argument("--programs", nargs="+", default=[str(Path(sys.executable).with_name("knft"))])
     arguments = parser.parse_args()
@@ -71,7 +79,14 @@ def main() -> None:
     except PrivilegeError as error:
         sys.exit(f"bench: {error}")
     print("load:", *os.getloadavg())
-    print("| Services | program |", " | ".join(Weight.__struct_fields__), "|\n", "| --- " * 9, "|", sep="")
+    print(
+        "| Services | program |",
+        " | ".join(Weight.__struct_fields__),
+        "|\n",
+        "| --- " * (2 + len(Weight.__struct_fields__)),
+        "|",
+        sep="",
+    )
     for services in arguments.services:
         found: dict[str, list[Weight]] = {program: [] for program in arguments.programs}
         for _ in range(arguments.runs):
@@ -101,17 +116,21 @@ def _measure(program: str, services: int, arguments: argparse.Namespace) -> Weig
         try:
             _wait(lambda: SYNCED.search(log.read_text()) is not None, process)
             seconds = time.monotonic() - started
-            return _measure_running(
-                process.pid, seconds, namespace, cluster, services=services, changes=arguments.changes
-            )
+            return _measure_running(process.pid, seconds, namespace, cluster, services, arguments)
         finally:
             process.terminate()
             process.wait(TIME_LIMIT)
 
 
-def _measure_running(
-    pid: int, seconds: float, namespace: Namespace, cluster: ServedCluster, *, services: int, changes: int
+def _measure_running(  # noqa: PLR0917
+    pid: int,
+    seconds: float,
+    namespace: Namespace,
+    cluster: ServedCluster,
+    services: int,
+    arguments: argparse.Namespace,
 ) -> Weight:
+    changes = arguments.changes
     start_cpu = cpu_seconds(pid)
     together = min(BULK, services)
     time.sleep(SETTLE_SECONDS)
@@ -133,7 +152,20 @@ def _measure_running(
         (median(single) - idle * CHANGE_SECONDS) * 1e3,
         (median(bulk) - idle * BULK_SECONDS) / together * 1e3,
         idle * 1e3,
+        resident_mib(pid),
+        _millicores(pid, lambda: None, arguments.seconds),
+        _millicores(pid, lambda: cluster.replace_endpoints(1), arguments.seconds),
     )
+
+
+def _millicores(pid: int, action: Callable[[], None], seconds: float) -> float:
+    """Return the mean CPU, in thousandths of a core, while the action is done ten times a second."""
+    before, begin = cpu_seconds(pid), time.monotonic()
+    for number in range(round(seconds * STEADY_RATE)):
+        time.sleep(max(0.0, begin + number / STEADY_RATE - time.monotonic()))
+        action()
+    time.sleep(max(0.0, begin + seconds - time.monotonic()))
+    return (cpu_seconds(pid) - before) / (time.monotonic() - begin) * 1e3
 
 
 def _cpu_of(pid: int, action: Callable[[], None], seconds: float) -> float:

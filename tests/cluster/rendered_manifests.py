@@ -43,11 +43,12 @@ def kustomization(folder: Path, base: str, components: tuple[str, ...] = (), **f
     return kustomize(folder)
 
 
-def helm(values: Mapping[str, Any], folder: Path, namespace: str = "kube-system") -> str:
+def helm(values: Mapping[str, Any], folder: Path, namespace: str = "kube-system", *flags: str) -> str:
     """Return the objects of the chart as YAML; raise CalledProcessError if helm refuses the values."""
     file = folder / "values.yaml"
     file.write_text(yaml.safe_dump(dict(values)))
-    return _run(program("helm"), "template", "knft", str(CHART), "--namespace", namespace, "--values", str(file))
+    command = (program("helm"), "template", "knft", str(CHART), "--namespace", namespace, "--values", str(file))
+    return _run(*command, *flags)
 
 
 def helm_lint(values: Mapping[str, Any], folder: Path) -> str:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from deploy.cluster import kubeadm
+from deploy.programs.build import kubeadm_program
 from deploy.programs.modules import module_folder
 from tests.cluster.cluster import ADDRESS, Cluster
 from tests.cluster.rendered_manifests import (
@@ -162,15 +163,90 @@ def test_server_accepts_all_objects(
     assert all(line.endswith("serverside-applied (server dry run)") for line in applied)
 
 
+def _kubeconfig(cluster: Cluster, folder: Path) -> str:
+    """Write the administrator's kubeconfig, and return the flag that names it."""
+    key = cluster.keys.path
+    servers = {"server": ADDRESS, "certificate-authority": key("ca.crt")}
+    user = {"client-certificate": key("admin.crt"), "client-key": key("admin.key")}
+    value = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "tests", "cluster": servers}],
+        "users": [{"name": "admin", "user": user}],
+        "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "admin"}}],
+        "current-context": "tests",
+    }
+    (folder / "kubeconfig").write_text(yaml.safe_dump(value))
+    return f"--kubeconfig={folder / 'kubeconfig'}"
+
+
+def _helm(cluster: Cluster, folder: Path, *arguments: str) -> str:
+    """Run helm as the administrator; its caches are in ``folder``."""
+    flags = [_kubeconfig(cluster, folder), "--namespace=kube-system"]
+    done = cluster.namespace.run(["env", f"HOME={folder}", program("helm"), *arguments, *flags], check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def _stored(cluster: Cluster, text: str) -> Objects:
+    """Return those of the objects that the API server has, with the fields that the text can set."""
+    found = _kubectl(cluster, "get", "--ignore-not-found", "-f", "-", "-o", "yaml", stdin=text)
+    items = (yaml.safe_load(found) or {"items": []})["items"]
+    kept = ("spec", "data", "rules", "roleRef", "subjects")
+    return {
+        (item["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]): {
+            field: item[field] for field in kept if field in item
+        }
+        for item in items
+    }
+
+
+@pytest.mark.usefixtures("prometheus_operator")
+def test_helm_installs_upgrades_rolls_back_and_uninstalls(cluster: Cluster, tmp_path: Path) -> None:
+    """No kubelet runs here: the objects change, and helm does not wait for pods."""
+    values = {**HOST, **CIDR, "metrics": MONITORING}
+    changed = _merged(values, {"verbosity": 4, "config": {"clusterCIDR": "10.245.0.0/16"}})
+    before, after = helm(values, tmp_path), helm(changed, tmp_path)
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump(values))
+    chart = ("knft", str(CHART), f"--values={tmp_path / 'values.yaml'}")
+    daemon_set = "DaemonSet", "kube-system", "knft"
+
+    _helm(cluster, tmp_path, "install", *chart)
+    installed = _stored(cluster, before)
+    assert installed.keys() == objects(before).keys()
+
+    _helm(cluster, tmp_path, "upgrade", *chart, "--set=verbosity=4", "--set=config.clusterCIDR=10.245.0.0/16")
+    upgraded = _stored(cluster, after)
+    assert upgraded.keys() == objects(after).keys()
+    assert upgraded[daemon_set]["spec"]["template"] != installed[daemon_set]["spec"]["template"]
+    assert {kind for kind, _, _ in objects(before).keys() - _stored(cluster, before).keys()} == {"ConfigMap"}
+
+    _helm(cluster, tmp_path, "rollback", "knft", "1")
+    assert _stored(cluster, before) == installed
+    assert "ConfigMap" in {kind for kind, _, _ in objects(after).keys() - _stored(cluster, after).keys()}
+    revisions = yaml.safe_load(_helm(cluster, tmp_path, "history", "knft", "--output=yaml"))
+    assert [each["status"] for each in revisions] == ["superseded", "superseded", "deployed"]
+
+    _helm(cluster, tmp_path, "uninstall", "knft")
+    assert _stored(cluster, before) == _stored(cluster, after) == {}
+
+
+KUBEADM_PATCH = KUSTOMIZE / "overlays/kubeadm/kubeproxydaemonset+strategic.yaml"
+
+
+def _patched_daemon_set(folder: Path) -> str:
+    """Return kubeadm's DaemonSet of the pinned release with knft's patch."""
+    (folder / "daemonset.yaml").write_text(yaml.safe_dump(kubeadm.daemon_set()))
+    target = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "kube-proxy"}}
+    patch = yaml.safe_dump(target | yaml.safe_load(KUBEADM_PATCH.read_text()))
+    value = {"resources": ["daemonset.yaml"], "patches": [{"patch": patch, "target": {"kind": "DaemonSet"}}]}
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(value))
+    return kustomize(folder)
+
+
 def test_patch_puts_knft_into_kubeadm_s_daemon_set(cluster: Cluster, tmp_path: Path) -> None:
     """It differs from the chart's only in names, and keeps ConfigMap, ServiceAccount and labels of kube-proxy."""
-    (tmp_path / "daemonset.yaml").write_text(yaml.safe_dump(kubeadm.daemon_set()))
-    patch = (KUSTOMIZE / "overlays/kubeadm/kubeproxydaemonset+strategic.yaml").read_text()
-    target = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "kube-proxy"}}
-    patches = [{"patch": yaml.safe_dump(target | yaml.safe_load(patch)), "target": {"kind": "DaemonSet"}}]
-    value = {"resources": ["daemonset.yaml"], "patches": patches}
-    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(value))
-    text = kustomize(tmp_path)
+    text = _patched_daemon_set(tmp_path)
     assert "serverside-applied" in _apply(cluster, text, "--dry-run=server")
     (found,) = objects(text).values()
     assert found["spec"]["selector"]["matchLabels"] == {"k8s-app": "kube-proxy"}
@@ -192,6 +268,34 @@ def test_patch_puts_knft_into_kubeadm_s_daemon_set(cluster: Cluster, tmp_path: P
     (own,), (other,) = pod["initContainers"], expected["initContainers"]
     for name in ("args", "image", "resources", "securityContext"):
         assert own[name] == other[name], name
+
+
+def test_kubeadm_applies_the_patch(cluster: Cluster, tmp_path: Path) -> None:
+    """A real kubeadm with the patch target writes the DaemonSet of the test above, also over another one."""
+    built = kubeadm_program()
+    (tmp_path / "patches").mkdir()
+    shutil.copy(KUBEADM_PATCH, tmp_path / "patches")
+    version = "kubeadm.k8s.io/v1beta4"
+    documents = (
+        {"apiVersion": version, "kind": "InitConfiguration", "patches": {"directory": str(tmp_path / "patches")}},
+        {"apiVersion": version, "kind": "ClusterConfiguration", "kubernetesVersion": built.release},
+    )
+    (tmp_path / "kubeadm.yaml").write_text(yaml.safe_dump_all(documents))
+    phase = ("init", "phase", "addon", "kube-proxy", f"--config={tmp_path / 'kubeadm.yaml'}")
+    # Without the environment: kubeadm writes the proxy variables of its own into the DaemonSet.
+    command = ["env", "-i", built.path("kubeadm"), *phase, _kubeconfig(cluster, tmp_path)]
+    text = _patched_daemon_set(tmp_path)
+    expected = yaml.safe_load(_apply(cluster, text, "--dry-run=server", "-o", "yaml"))["spec"]
+    named = ("-n", "kube-system", "daemonset/kube-proxy")
+    try:
+        for _ in range(2):
+            done = cluster.namespace.run(command)
+            assert 'to target "kubeproxydaemonset"' in done.stdout
+            found = _stored(cluster, text)["DaemonSet", "kube-system", "kube-proxy"]["spec"]
+            assert found == expected
+            _kubectl(cluster, "set", "image", *named, "kube-proxy=registry.k8s.io/kube-proxy:v1.36.3")
+    finally:
+        _kubectl(cluster, "delete", "--ignore-not-found", *named)
 
 
 OTHER_TERM = {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]}
@@ -225,6 +329,22 @@ def test_trial_keeps_kube_proxy_from_the_labelled_nodes(cluster: Cluster, *, has
     trial = _daemon_set(objects(kustomize(KUSTOMIZE / "overlays/trial")))
     assert trial["spec"]["template"]["spec"]["nodeSelector"][avoided["key"]] == avoided["values"][0]
     assert avoided["operator"] == "NotIn"
+
+
+def test_overlay_for_all_nodes_takes_over_the_trial_s_daemon_set(cluster: Cluster) -> None:
+    """As docs/operations/installation.md#groups says: only the node selector changes."""
+    text = {name: kustomize(KUSTOMIZE / "overlays" / name) for name in ("trial", "replace")}
+    pods: list[dict[str, Any]] = []
+    try:
+        for overlay in text.values():
+            _kubectl(cluster, "apply", "-f", "-", stdin=overlay)
+            pods.append(_daemon_set(_stored(cluster, overlay))["spec"]["template"]["spec"])
+    finally:
+        _kubectl(cluster, "delete", "--ignore-not-found", "-f", "-", stdin=text["replace"])
+    selectors = [pod.pop("nodeSelector") for pod in pods]
+    assert selectors == [{"kubernetes.io/os": "linux", "knft.dev/proxy": "knft"}, {"kubernetes.io/os": "linux"}]
+    assert pods[0] == pods[1]
+    assert objects(text["trial"]).keys() == objects(text["replace"]).keys()
 
 
 def _daemon_set(found: Objects) -> dict[str, Any]:
@@ -306,6 +426,13 @@ def test_wrong_values_are_refused(tmp_path: Path, values: dict[str, Any], messag
     with pytest.raises(subprocess.CalledProcessError) as refused:
         helm(values, tmp_path)
     assert message in refused.value.stderr
+
+
+def test_releases_of_kubernetes_that_are_not_tested_are_refused(tmp_path: Path) -> None:
+    assert helm(HOST, tmp_path, "kube-system", "--kube-version=v1.34.0-gke.1")
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        helm(HOST, tmp_path, "kube-system", "--kube-version=v1.33.9")
+    assert "chart requires kubeVersion: >=1.34.0-0" in refused.value.stderr
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> set[str]:

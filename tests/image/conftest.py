@@ -15,6 +15,8 @@ from tests.support.lab.namespace import Namespace
 CHECKOUT = Path(__file__).parents[2]
 SECONDS = 1_800_000_000
 """The time of the files in the images of the tests."""
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+"""The commit that the images name."""
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +28,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Arch
         key = variant, architecture
         if key not in found:
             output = tmp_path_factory.mktemp("dist")
-            found[key] = build(CHECKOUT, VARIANTS[variant], ARCHITECTURES[architecture], SECONDS, output)
+            chosen = VARIANTS[variant], ARCHITECTURES[architecture]
+            found[key] = build(CHECKOUT, *chosen, SECONDS, output, revision=REVISION)
         return found[key]
 
     return archive

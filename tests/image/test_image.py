@@ -19,7 +19,7 @@ from deploy.image.fetch import cache
 from deploy.image.inputs import copy_inputs, inputs_digest
 from deploy.image.variant import ARCHITECTURES, DEFAULT, VARIANTS, native_architecture
 from knft.kernel.table_flags import flags_of
-from tests.image.conftest import CHECKOUT, SECONDS
+from tests.image.conftest import CHECKOUT, REVISION, SECONDS
 from tests.image.container import Container
 from tests.image.unpacked import Image
 from tests.support.knft_command import KNFT
@@ -47,7 +47,7 @@ def test_second_build_in_another_folder_has_the_same_digest(
         # pip writes the path of its Python into the commands that it installs.
         (tmp_path / "environment").symlink_to(sys.prefix)
         monkeypatch.setattr(sys, "executable", str(tmp_path / "environment/bin/python"))
-        second = build(copy, VARIANTS[DEFAULT], native_architecture(), SECONDS, tmp_path / "dist")
+        second = build(copy, VARIANTS[DEFAULT], native_architecture(), SECONDS, tmp_path / "dist", revision=REVISION)
         assert second.path.read_bytes() == first.path.read_bytes()
         record.parent.mkdir(parents=True, exist_ok=True)
         record.write_text(first.digest)
@@ -69,6 +69,11 @@ def test_archive_has_size_platform_and_labels(
     labels = found.config["config"]["Labels"]
     assert labels["org.opencontainers.image.created"] == "2027-01-15T08:00:00Z"
     assert labels["org.opencontainers.image.version"] in found.archive.path.name
+    assert labels["org.opencontainers.image.title"] == "knft"
+    assert labels["org.opencontainers.image.licenses"].startswith("Apache-2.0 AND ")
+    assert labels["org.opencontainers.image.url"] == "https://knft.dev"
+    assert labels["org.opencontainers.image.source"].startswith("https://")
+    assert labels["org.opencontainers.image.revision"] == REVISION
     assert found.manifest["annotations"] == labels
     machines = {_machine(path) for path in found.root.rglob("*.so*") if path.is_file() and not path.is_symlink()}
     assert machines - {""} == {ARCHITECTURES[architecture].machine}
