@@ -49,6 +49,12 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
                 "knft explain shop/web -f objects.yaml --node node-1 --live"),
         Example("Explain a frontend from knft's tables in this node's kernel alone:", "knft explain 10.96.0.10:53/udp"),
     ),
+    "preflight": (
+        Example("Check this node with kube-proxy's configuration file:",
+                "knft preflight --config /var/lib/kube-proxy/config.conf"),
+        Example("Also compare rules and open connections with the cluster's objects, for a program:",
+                "knft preflight -f objects.yaml --node node-1 --cluster-cidr 10.244.0.0/16 -o json"),
+    ),
     "cleanup": (
         Example("Remove knft's tables:", "knft cleanup"),
         Example("Remove the leftovers of all modes of kube-proxy:", "knft cleanup --kube-proxy all"),
@@ -102,6 +108,7 @@ SEE_ALSO: dict[str, tuple[str, ...]] = {
     "diff": ("iptables-save(8)", "ipset(8)", "ipvsadm(8)", "nft(8)"),
     "trace": ("iptables-save(8)", "ipset(8)", "ipvsadm(8)", "nft(8)"),
     "explain": ("kubectl(1)", "nft(8)"),
+    "preflight": ("nft(8)", "iptables-save(8)", "ip-rule(8)", "conntrack(8)"),
     "cleanup": ("nft(8)", "iptables(8)"),
     "completion": ("bash(1)", "zsh(1)", "fish(1)"),
 }

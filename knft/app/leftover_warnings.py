@@ -31,7 +31,7 @@ def warn_of_leftovers() -> None:
     leftovers = KubeProxyLeftovers(report, READ_TIMEOUT_SECONDS)
     for mode in Mode:
         try:
-            found = _find_leftovers(leftovers, mode)
+            found = find_leftovers(leftovers, mode)
         except KernelError as error:
             report(error)
             continue
@@ -59,7 +59,8 @@ def warn_of_leftovers_in_child(log_writer: LogWriter) -> int:
         os._exit(0)
 
 
-def _find_leftovers(leftovers: KubeProxyLeftovers, mode: Mode) -> list[str]:
+def find_leftovers(leftovers: KubeProxyLeftovers, mode: Mode) -> list[str]:
+    """Return what kube-proxy left in a mode, such as "18 chains in iptables-nft"; raise KernelError."""
     if mode is Mode.NFTABLES:
         existing = table_flags()
         return [" ".join(table) for table in TABLES if table in existing]

@@ -15,6 +15,7 @@ from knft.cli.flags import (
     node_flags,
     packet_flags,
     reject_conflicting_sides,
+    reject_flags_of_configuration,
     reject_flags_of_other_backends,
     reject_render_flags,
     rule_set_flags,
@@ -249,6 +250,46 @@ def explain(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 
     from knft.cli.explain import explain as explain_command  # noqa: PLC0415
 
     context.exit(explain_command(**options))
+
+
+@cli.command(short_help="Check this node before a switch from kube-proxy.")
+@file_option("-f", "--filename", "paths", multiple=True, metavar="PATH",
+             help="Manifest, directory of manifests, or - for standard input: objects to compare with.")  # fmt: skip
+@file_option("--kubeconfig", help="Kubeconfig of an API server to read the objects from, instead of -f.")
+@file_option("--config", help="kube-proxy's configuration file, with which knft would run.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="text: for people; json: for programs, see knft/preflight/preflight.schema.json.")  # fmt: skip
+@partial(node_flags, needs_node=False)
+@click.pass_context
+def preflight(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
+    """Check this node before a switch from kube-proxy to knft. The first line is the verdict.
+
+    It changes no rules. It needs CAP_NET_ADMIN, and CAP_NET_RAW to read the rules of iptables-legacy.
+
+    Checked are the kernel, libnftables and the host's nft, base chains of other programs, kube-proxy's mode and its
+    configuration (--config), conntrack, and the bit of the packet mark. With -f or --kubeconfig, the rules in the
+    kernel are compared with knft's as by `knft diff --live`, and open connections with the endpoints. Each warning and
+    each problem has a remedy.
+
+    With --config, the file has the settings: of the flags about the node only --node, --node-ip and --service-cidr
+    can be given.
+
+    To capture the objects for -f, run
+
+    \b
+      kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
+
+    Exit status 0: the node is ready; there may be warnings. 1: there is no problem, but the kernel, a program or the
+    API server refused a request, so that something could not be checked; or the output could not be written.
+    2: invalid flags, manifests that cannot be read, or a missing privilege. 3: the node is not ready.
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
+    if options["config"] is not None:
+        reject_flags_of_configuration(context)
+    elif not options["paths"] and options["kubeconfig"] is None:
+        reject_render_flags(context, except_for=("masquerade_bit",))
+    from knft.cli.preflight import preflight as preflight_command  # noqa: PLC0415
+
+    context.exit(preflight_command(**options))
 
 
 @cli.command(short_help="Remove knft's tables, or kube-proxy's leftovers on this machine.")

@@ -1,6 +1,6 @@
 """Flags that several commands share, and flags of single backends. Flags of kube-proxy keep their names."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -185,13 +185,26 @@ _FLAGS_OF_ANY_RULES = frozenset({"node", "node_ip", "local_address"})
 """Flags that describe the node; they apply to rendered, captured and live rules."""
 
 
-def reject_render_flags(context: click.Context) -> None:
+def reject_render_flags(context: click.Context, *, except_for: Collection[str] = ()) -> None:
     """Raise UsageError for a given flag that only applies to rules rendered from manifests."""
     flags_of_rendered_rules = _flag_names(lambda command: node_flags(rule_flags(command), needs_node=False))
-    render_only_flags = {*flags_of_rendered_rules, "backend"} - _FLAGS_OF_ANY_RULES
+    render_only_flags = {*flags_of_rendered_rules, "backend"} - _FLAGS_OF_ANY_RULES.union(except_for)
     for option in context.command.params:
         if option.name in render_only_flags and _is_given(context, option):
             msg = f"{option.opts[0]} requires -f"
+            raise UsageError(msg)
+
+
+_FLAGS_WITH_FILE = frozenset({"node", "node_ip", "service_cidr"})
+"""Flags about the node that apply in addition to a configuration file."""
+
+
+def reject_flags_of_configuration(context: click.Context) -> None:
+    """Raise UsageError for a given flag about the node that a configuration file replaces."""
+    replaced = _flag_names(lambda command: node_flags(command, needs_node=False)) - _FLAGS_WITH_FILE
+    for option in context.command.params:
+        if option.name in replaced and _is_given(context, option):
+            msg = f"{option.opts[0]} cannot be used with --config; set the field in it"
             raise UsageError(msg)
 
 

@@ -8,9 +8,8 @@ import msgspec
 
 from knft import __version__
 from knft.cli.installation import Installation, Method, find_installation
-from knft.errors import KernelError, KnftError
-from knft.kernel.probe import require_privilege
-from knft.kernel.process import WorkerProcess
+from knft.errors import KnftError
+from knft.kernel.library_version import library_version
 
 
 class Versions(msgspec.Struct, frozen=True):
@@ -24,14 +23,6 @@ class Versions(msgspec.Struct, frozen=True):
     installation: Installation
 
 
-class _Metainfo(msgspec.Struct):
-    version: str = ""
-
-
-class _Listing(msgspec.Struct):
-    nftables: list[dict[str, _Metainfo]]
-
-
 def version(output: str) -> None:
     """Print the versions as "text" or "json". A missing library or privilege is part of the output, not an error."""
     found = _find_versions()
@@ -41,7 +32,7 @@ def version(output: str) -> None:
 def _find_versions() -> Versions:
     library, error = None, ""
     try:
-        library = _library_version()
+        library = library_version()
     except (KnftError, OSError) as reason:  # an OSError, for example, without /proc
         error = str(reason)
     return Versions(
@@ -52,22 +43,6 @@ def _find_versions() -> Versions:
         kernel=os.uname().release,
         installation=find_installation(),
     )
-
-
-def _library_version() -> str:
-    """Return the version that libnftables itself reports; raise KnftError if it cannot be loaded or used.
-
-    The library has no other function for its version, and even an empty listing needs CAP_NET_ADMIN.
-    """
-    require_privilege()
-    with WorkerProcess() as library:
-        # Of a family that few programs use, to get a short answer; its first object has the version.
-        listing = library.run("list tables arp", terse=True)
-    try:
-        return msgspec.json.decode(listing, type=_Listing).nftables[0]["metainfo"].version
-    except (msgspec.DecodeError, LookupError) as error:
-        msg = f"libnftables reports no version: {error}"
-        raise KernelError(msg) from error
 
 
 def _text(found: Versions) -> str:

@@ -33,12 +33,12 @@ def object_source(
         family: state.node.node_ip or _node_ip(rendered.rules[family.version], own)
         for family, state in rendered.states.items()
     }
-    accepting = {family: tuple(_accepting(config, state, own)) for family, state in rendered.states.items()}
+    accepting = {family: tuple(accepting_addresses(config, state, own)) for family, state in rendered.states.items()}
     rules = NodeRules(rendered.rules, address_ranges(own), node_ips, accepting)
-    return ObjectSource("manifests", cluster, rules, tuple(_node_warnings(config, changes)))
+    return ObjectSource("manifests", cluster, rules, tuple(node_warnings(config, changes)))
 
 
-def _node_warnings(config: Config, changes: Iterable[ObjectChange]) -> Iterator[str]:
+def node_warnings(config: Config, changes: Iterable[ObjectChange]) -> Iterator[str]:
     """Yield whether the node's name is probably wrong: its endpoints then count as endpoints of other nodes."""
     objects = [change.current for change in changes]
     names = {item.metadata.name for item in objects if isinstance(item, Node)}
@@ -72,7 +72,7 @@ def _family_objects(state: ServiceState) -> FamilyObjects:
     return FamilyObjects(state.node, ports, {name: state.endpoints(name) for name in ports})
 
 
-def _accepting(config: Config, state: ServiceState, own: Iterable[str]) -> list[str]:
+def accepting_addresses(config: Config, state: ServiceState, own: Iterable[str]) -> list[str]:
     """Return the addresses of the node that accept NodePorts, the node's own address first."""
     node, family = state.node, state.node.family
     if config.nodeports_on_all_addresses(family):

@@ -1,6 +1,7 @@
 """Reads this machine's rules, sets and virtual servers as text, without changing rules or loading kernel modules."""
 
 import re
+from collections.abc import Iterable
 from typing import TypeVar
 
 from msgspec import Struct
@@ -118,7 +119,7 @@ def _read_all(library: WorkerProcess) -> MachineState:
         kube_proxy_tables=_tables(library, TABLES[0][1]) if nf_tables else {},
         knft_tables=_tables(library, TABLE) if nf_tables else {},
         addresses=local_addresses(),
-        unread_tables=_unread_tables(saved) if nf_tables else (),
+        unread_tables=unread_tables(saved) if nf_tables else (),
         missing_programs=tuple(missing),
     )
 
@@ -156,7 +157,11 @@ def _tables(library: WorkerProcess, name: str) -> dict[IpVersion, str]:
     return {version: text for version, text in found.items() if text is not None}
 
 
-def _unread_tables(saved: dict[str, str]) -> tuple[str, ...]:
+def unread_tables(backends: Iterable[str]) -> tuple[str, ...]:
+    """Return the nftables tables that no program or listing of knft reads, if these backends of iptables are read.
+
+    Raises KernelError.
+    """
     read_tables = {*TABLES, *((family.nft, TABLE) for family in Family)}
-    read_tables |= _XTABLES_TABLES if any(not name.endswith("-legacy") for name in saved) else set()
+    read_tables |= _XTABLES_TABLES if any(not name.endswith("-legacy") for name in backends) else set()
     return tuple(sorted(" ".join(table) for table in table_flags().keys() - read_tables))

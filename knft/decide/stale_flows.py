@@ -114,7 +114,7 @@ class UdpFrontends:
             current = None
         else:
             serving = frozenset(packed_socket(each.address, each.port) for each in endpoints if each.serving)
-            current = self._service_ports[name] = _UdpServicePort(frozenset(_keys(port)), serving)
+            current = self._service_ports[name] = _UdpServicePort(frozenset(frontend_keys(port)), serving)
         if current == previous:
             return False
         self._replace(frozenset({name}), previous or _UdpServicePort(), current or _UdpServicePort())
@@ -187,7 +187,8 @@ def _is_node_port(key: bytes) -> bool:
     return len(key) == _PORT_BYTES
 
 
-def _keys(port: ServicePort) -> list[bytes]:
+def frontend_keys(port: ServicePort) -> list[bytes]:
+    """Return the frontends of a Service port: packed sockets, and the packed number of its NodePort."""
     addresses = (port.cluster_ip, *port.load_balancer_vips, *port.external_ips)
     keys = [packed_socket(address, port.port) for address in addresses if address]
     return [*keys, _packed_port(port.node_port)] if port.node_port else keys

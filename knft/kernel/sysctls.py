@@ -8,6 +8,7 @@ import errno
 import math
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -100,6 +101,27 @@ def online_processors(root: Path = Path("/"), fallback: Callable[[], int | None]
         return sum(int(numbers[-1]) - int(numbers[0]) + 1 for numbers in ranges)
     except (OSError, ValueError):
         return fallback() or 1
+
+
+class DifferingValue(Struct, frozen=True):
+    """A parameter that ``set_conntrack`` would change; ``current`` is empty if the file cannot be read."""
+
+    path: str
+    current: str
+    desired: int
+
+
+def differing_values(options: ConntrackOptions, root: Path = Path("/")) -> tuple[DifferingValue, ...]:
+    """Return the parameters that ``set_conntrack`` would change; write nothing."""
+    found = []
+    for desired in desired_values(options, online_processors(root)):
+        current = ""
+        with suppress(OSError, ValueError):
+            current = (root / desired.path).read_text(encoding="ascii").strip()
+            if desired.accepts(int(current)):
+                continue
+        found.append(DifferingValue(desired.path, current, desired.value))
+    return tuple(found)
 
 
 def set_conntrack(options: ConntrackOptions, root: Path = Path("/")) -> list[str]:

@@ -26,12 +26,16 @@ class SavedRule:
 
 @dataclass(frozen=True, slots=True)
 class SavedTable:
-    """A table: the names of its built-in chains and of its other chains, and its rules in order."""
+    """A table: the names of its built-in chains and of its other chains, and its rules in order.
+
+    ``dropping`` are the built-in chains whose policy is DROP.
+    """
 
     name: str
     built_in: frozenset[str]
     chains: tuple[str, ...]
     rules: tuple[SavedRule, ...]
+    dropping: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ def _parse_table(lines: list[str]) -> SavedTable:
         built_in=frozenset(words[0] for words in declared if words[1] != "-"),
         chains=tuple(words[0] for words in declared if words[1] == "-"),
         rules=tuple(_parse_rule(line) for line in lines if line.startswith("-A ")),
+        dropping=frozenset(words[0] for words in declared if words[1] == "DROP"),
     )
 
 

@@ -49,3 +49,4 @@ def test_only_needed_packages_are_loaded(namespace: Namespace, tmp_path: Path) -
     assert "knft.kernel.process" in modules[daemon]
     assert not modules[daemon] & (BINDING | {"knft.kernel.worker"})
     assert modules[worker] >= BINDING
+    assert not [name for name in modules[daemon] | modules[worker] if "preflight" in name]

@@ -15,7 +15,7 @@ from knft.configuration.settings import ConntrackSettings
 from knft.errors import ReadOnlySysctlError, UnsupportedError
 from knft.kernel import sysctls
 from knft.kernel.oom import set_oom_score_adj
-from knft.kernel.sysctls import desired_values, online_processors, set_conntrack
+from knft.kernel.sysctls import DifferingValue, desired_values, differing_values, online_processors, set_conntrack
 from tests.support.lab.namespace import Namespace
 
 NOTHING = ConntrackSettings(max_per_core=0, minimum=0, tcp_established_timeout=0, tcp_close_wait_timeout=0)
@@ -102,6 +102,17 @@ def test_differing_values_are_written_and_returned(root: Path) -> None:
     assert [sentence.partition(": ")[2] for sentence in changes] == [
         f"changed from 7 to {value}" for _, value in _named_values(EVERYTHING)
     ]
+
+
+def test_differing_values_are_those_that_would_be_written(root: Path) -> None:
+    (root / "proc/sys/net/netfilter/nf_conntrack_udp_timeout").unlink()
+    found = differing_values(EVERYTHING, root)
+    assert len(found) == len(NAMES)
+    assert found[0] == DifferingValue("proc/sys/net/netfilter/nf_conntrack_max", "7", 4000)
+    assert found[5] == DifferingValue("proc/sys/net/netfilter/nf_conntrack_udp_timeout", "", 31)
+    _write(root / found[5].path, "31")
+    set_conntrack(EVERYTHING, root)
+    assert differing_values(EVERYTHING, root) == ()
 
 
 def test_desired_values_are_not_written_again(root: Path) -> None:

@@ -1,0 +1,185 @@
+"""Reads the facts on this machine. Nothing is changed, but the kernel may load modules, as at the start of knft.
+
+Each reader returns what it read, or why it could not, so that one failure leaves the other checks.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+from msgspec import Struct
+
+from knft.app.leftover_warnings import find_leftovers
+from knft.app.leftovers import KubeProxyLeftovers
+from knft.comparison.compare import compare
+from knft.comparison.explained import accepting_addresses, cluster_of, node_warnings
+from knft.comparison.kube_proxy_inputs import interface_addresses
+from knft.comparison.live import LiveSides
+from knft.comparison.machine import READ_TIMEOUT_SECONDS, unread_tables
+from knft.config import Config
+from knft.configuration.settings import ConntrackSettings
+from knft.decide.node_problems import address_problem, nodeport_problem
+from knft.errors import KernelError, KnftError, UnsupportedError
+from knft.families import Family
+from knft.interpret.compare.report import Report
+from knft.kernel import programs
+from knft.kernel.addresses import local_addresses
+from knft.kernel.base_chains import base_chains
+from knft.kernel.connections import open_connections
+from knft.kernel.conntrack_usage import conntrack_entries, conntrack_maximum
+from knft.kernel.library_version import library_version
+from knft.kernel.mark_routes import mark_routes
+from knft.kernel.probe import probe, require_privilege
+from knft.kernel.process import WorkerProcess
+from knft.kernel.sysctls import differing_values
+from knft.kernel.table_flags import table_flags
+from knft.model.objects import ObjectChange
+from knft.preflight.facts import ConfigurationFacts, ConntrackFacts, Facts, HostFacts, ObjectFacts, RuleFacts, Unread
+from knft.proxy_mode import Mode
+from knft.render.names import TABLE
+from knft.sync.assemble import states_after_batches
+from knft.sync.state import ServiceState
+
+Value = TypeVar("Value")
+
+NO_OBJECTS = Unread("no objects were given", "name objects with -f, or the API server with --kubeconfig", failed=False)
+_INVALID = Unread("the configuration is invalid", "correct it first", failed=False)
+_NO_RULES = Unread("there are no rules of kube-proxy or knft to compare with", "", failed=False)
+
+
+class Inputs(Struct, frozen=True):
+    """What the command line names. ``changes`` are the objects as additions.
+
+    ``is_image`` tells that knft runs in its image. ``diff_command`` prints the comparison.
+    """
+
+    config: Config
+    conntrack: ConntrackSettings
+    configuration: ConfigurationFacts | None
+    changes: tuple[ObjectChange, ...] | Unread
+    is_image: bool
+    diff_command: str
+
+
+def read_facts(inputs: Inputs) -> Facts:
+    """Return the facts; raise UnsupportedError without CAP_NET_ADMIN."""
+    require_privilege()
+    # First, because it makes the kernel load nf_tables and conntrack.
+    host = _read_host(is_image=inputs.is_image)
+    rules = _read_rules()
+    return Facts(
+        inputs.config,
+        host,
+        rules,
+        inputs.configuration,
+        ConntrackFacts(conntrack_entries(), conntrack_maximum(), differing_values(inputs.conntrack)),
+        _read_comparison(inputs, rules),
+        _read_objects(inputs),
+        inputs.diff_command,
+    )
+
+
+def attempt(read: Callable[[], Value]) -> Value | Unread:
+    """Return what ``read`` returns, or the text of its KnftError."""
+    try:
+        return read()
+    except KnftError as error:
+        return Unread(str(error))
+
+
+def _read_host(*, is_image: bool) -> HostFacts:
+    unsupported = ""
+    version = attempt(library_version)
+    try:
+        with WorkerProcess() as library:
+            probe(library)
+    except UnsupportedError as error:
+        unsupported = str(error)
+    return HostFacts(os.uname().release, unsupported, version, attempt(_nft_version), is_image)
+
+
+def _nft_version() -> str | None:
+    program = programs.find("nft")
+    return None if program is None else programs.run([program, "--version"], READ_TIMEOUT_SECONDS)
+
+
+def _read_rules() -> RuleFacts:
+    errors: list[str] = []
+    leftovers = KubeProxyLeftovers(lambda error: errors.append(str(error)), READ_TIMEOUT_SECONDS)
+    saved = {backend.name: rules for backend, rules in leftovers.saved_rules}
+    found: dict[Mode, tuple[str, ...]] = {}
+    for mode in Mode:
+        try:
+            found[mode] = tuple(find_leftovers(leftovers, mode))
+        except KernelError as error:
+            errors.append(str(error))
+    return RuleFacts(
+        attempt(base_chains),
+        saved,
+        found,
+        tuple(dict.fromkeys(errors)),
+        attempt(mark_routes),
+        attempt(lambda: unread_tables(saved)),
+    )
+
+
+def _read_comparison(inputs: Inputs, rules: RuleFacts) -> Report | Unread:
+    """Compare the rules in the kernel with those for the objects, as ``knft diff --live`` does."""
+    changes = inputs.changes
+    if isinstance(changes, Unread):
+        return changes
+    if inputs.configuration is not None and inputs.configuration.errors:
+        return _INVALID
+    has_rules = attempt(lambda: any(name == TABLE for _, name in table_flags()) or any(rules.leftovers.values()))
+    if isinstance(has_rules, Unread):
+        return has_rules
+    if not has_rules:
+        return _NO_RULES
+    with without_log():
+        return attempt(lambda: compare(LiveSides(inputs.config, lambda: changes).read()))
+
+
+def _read_objects(inputs: Inputs) -> ObjectFacts | Unread:
+    changes, config = inputs.changes, inputs.config
+    if isinstance(changes, Unread):
+        return changes
+    if inputs.configuration is not None and inputs.configuration.errors:
+        return _INVALID
+    own = attempt(local_addresses)
+    if isinstance(own, Unread):
+        return own
+    with without_log():
+        (states,) = states_after_batches(config, changes)
+    addresses = (*own, *interface_addresses(changes, config))
+    return ObjectFacts(
+        cluster_of(states, changes).families,
+        {family: tuple(accepting_addresses(config, state, addresses)) for family, state in states.items()},
+        attempt(lambda: {family: open_connections(family) for family in Family}),
+        tuple(_node_problems(config, changes, states, own)),
+    )
+
+
+def _node_problems(
+    config: Config, changes: tuple[ObjectChange, ...], states: Mapping[Family, ServiceState], own: Collection[str]
+) -> Iterator[str]:
+    """Yield what ``knft run`` would say about the node's name and addresses."""
+    yield from node_warnings(config, changes)
+    for state in states.values():
+        problem = address_problem(state.node, config, own)
+        if not problem and state.has_node_ports():
+            problem = nodeport_problem(state.node, config, own)
+        if problem:
+            yield problem
+
+
+@contextmanager
+def without_log() -> Iterator[None]:
+    """Leave out the log of parts of ``knft run``."""
+    logger = logging.getLogger("knft")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before

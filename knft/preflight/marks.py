@@ -1,0 +1,128 @@
+"""Checks whether other programs use the bit of the packet mark with which knft requests masquerading."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from knft.leftovers.names import modes_of_chain
+from knft.leftovers.saved import SavedRule, SavedRules
+from knft.preflight.facts import RuleFacts, Unread
+from knft.preflight.report import Finding, not_checked
+
+_ALL_BITS = 0xFFFFFFFF
+_BITS = range(32)
+_NUMBER = r"(0x[0-9a-f]+|\d+)"
+_SET = re.compile(rf"--set-x?mark {_NUMBER}(?:/{_NUMBER})?")
+_MATCH = re.compile(rf"-m mark (?:! )?--mark {_NUMBER}(?:/{_NUMBER})?")
+_RESTORE = re.compile(rf"-j CONNMARK --restore-mark(?: --nfmask {_NUMBER})?")
+_MAX_NAMED = 3
+
+
+class _Use(Struct, frozen=True):
+    """Bits of the mark that a rule reads or writes, and the rule as text."""
+
+    bits: int
+    text: str
+
+
+def check_mark(rules: RuleFacts, bit: int) -> Iterator[Finding]:
+    """Yield which rules use the bit, and which rules were not read."""
+    uses = [*_uses(rules.saved), *_routes(rules)]
+    conflicts = [use for use in uses if use.bits >> bit & 1]
+    mark = f"bit {bit} of the packet mark ({1 << bit:#x})"
+    if conflicts:
+        used = 0
+        for use in uses:
+            used |= use.bits if use.bits != _ALL_BITS else 0
+        remedy = _remedy(used | _kube_proxy_bits(rules.saved))
+        yield Finding("warning", f"other rules use {mark}, too: {_named(conflicts)}", remedy)
+    else:
+        yield Finding("ok", f"no rule that was read, except kube-proxy's, uses {mark}")
+    yield from _other_bit_of_kube_proxy(rules.saved, bit)
+    yield from _unread(rules, mark)
+
+
+def _uses(saved: Mapping[str, SavedRules]) -> Iterator[_Use]:
+    for backend, listed in saved.items():
+        for table in listed.tables:
+            for rule in table.rules:
+                bits = 0 if modes_of_chain(table.name, rule.chain) else _bits(rule)
+                if bits:
+                    yield _Use(bits, f"{backend}, table {table.name}: -A {rule.chain} {rule.text}")
+
+
+def _bits(rule: SavedRule) -> int:
+    """Return the bits that a rule writes, and those that it compares."""
+    found = 0
+    if rule.target == "MARK" and (written := _SET.search(rule.text)):
+        found |= _number(written[2], _ALL_BITS)
+    if restored := _RESTORE.search(rule.text):
+        found |= _number(restored[1], _ALL_BITS)
+    for compared in _MATCH.finditer(rule.text):
+        found |= _compared(_number(compared[1], 0), _number(compared[2], _ALL_BITS))
+    return found
+
+
+def _compared(mark: int, mask: int) -> int:
+    """Return the compared bits; without a mask, a program means those that it sets."""
+    return mark if mask == _ALL_BITS else mask
+
+
+def _number(text: str | None, default: int) -> int:
+    return default if text is None else int(text, 0)
+
+
+def _routes(rules: RuleFacts) -> Iterator[_Use]:
+    if isinstance(rules.mark_routes, Unread):
+        return
+    for route in rules.mark_routes:
+        text = f"ip rule {route.priority} ({route.family.value}, fwmark {route.mark:#x}/{route.mask:#x})"
+        yield _Use(_compared(route.mark, route.mask), text)
+
+
+def _kube_proxy_bits(saved: Mapping[str, SavedRules]) -> int:
+    """Return the bits with which kube-proxy's rules request masquerading."""
+    found = 0
+    for listed in saved.values():
+        for table in listed.tables:
+            for rule in table.rules:
+                written = _SET.search(rule.text) if rule.chain == "KUBE-MARK-MASQ" and rule.target == "MARK" else None
+                found |= _number(written[1], 0) if written else 0
+    return found
+
+
+def _other_bit_of_kube_proxy(saved: Mapping[str, SavedRules], bit: int) -> Iterator[Finding]:
+    found = _kube_proxy_bits(saved)
+    if found and found != 1 << bit:
+        text = f"kube-proxy marks packets with {found:#x}, and knft would with {1 << bit:#x}"
+        remedy = (
+            "if rules of other programs use kube-proxy's mark, give knft its bit: masqueradeBit, or --masquerade-bit"
+        )
+        yield Finding("warning", text, remedy)
+
+
+def _unread(rules: RuleFacts, mark: str) -> Iterator[Finding]:
+    if rules.errors or not rules.saved:
+        yield Finding("not checked", "not all rules of iptables were read: see kube-proxy")
+    if isinstance(rules.mark_routes, Unread):
+        yield not_checked("routing policy rules", rules.mark_routes)
+    if isinstance(rules.unread_tables, Unread):
+        yield not_checked("names of nftables tables", rules.unread_tables)
+    elif rules.unread_tables:
+        tables = ", ".join(rules.unread_tables)
+        command = shlex.join(("nft", "list", "table", *rules.unread_tables[0].split(" ", 1)))
+        remedy = f"look for {mark} in `{command}`"
+        yield Finding("not checked", f"rules of nftables tables of other programs were not read: {tables}", remedy)
+
+
+def _named(uses: list[_Use]) -> str:
+    more = f" and {len(uses) - _MAX_NAMED} more rules" if len(uses) > _MAX_NAMED else ""
+    return "; ".join(use.text for use in uses[:_MAX_NAMED]) + more
+
+
+def _remedy(used: int) -> str:
+    free = next((bit for bit in reversed(_BITS) if not used >> bit & 1), None)
+    choice = "" if free is None else f", for example {free}, which no rule that was read uses"
+    return f"use another bit{choice}: masqueradeBit in the configuration file, or --masquerade-bit"

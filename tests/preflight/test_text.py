@@ -1,0 +1,49 @@
+"""The output of ``knft preflight`` as text at several widths, and its JSON schema."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import msgspec
+import pytest
+
+import knft.preflight.report as form
+from knft.cli.preflight_text import format_preflight
+from knft.preflight.checks import check
+from tests.preflight.facts import ready, with_findings
+from tests.support.json_schema import schema_of
+
+SCHEMA = Path(form.__file__).with_name("preflight.schema.json")
+GOLDEN = Path(__file__).parent / "golden"
+WIDTHS: dict[str, int | None] = {"80": 80, "200": 200, "piped": None}
+NODES = {"ready": ready, "findings": with_findings}
+
+
+@pytest.mark.parametrize("name", NODES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_text_is_golden(name: str, width: str) -> None:
+    """``python -m tests.preflight.write_golden`` writes the files, to be reviewed."""
+    text = golden_text(name, width)
+    assert (GOLDEN / f"{name}-{width}.txt").read_text() == text
+    limit = WIDTHS[width]
+    assert limit is None or max(map(len, text.splitlines())) <= limit
+
+
+def golden_text(name: str, width: str) -> str:
+    """Return the text about a node."""
+    return format_preflight(check(NODES[name]()), WIDTHS[width])
+
+
+def test_golden_files_are_those_of_the_nodes() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == {f"{name}-{width}" for name in NODES for width in WIDTHS}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_json_output_matches_the_schema(name: str) -> None:
+    found = json.loads(msgspec.json.encode(check(NODES[name]())))
+    jsonschema.validate(found, json.loads(SCHEMA.read_text()))
+
+
+def test_schema_is_current() -> None:
+    """``python -m tests.preflight.write_golden`` updates it."""
+    assert json.loads(SCHEMA.read_text()) == schema_of(form.Preflight)
