@@ -55,6 +55,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("Also compare rules and open connections with the cluster's objects, for a program:",
                 "knft preflight -f objects.yaml --node node-1 --cluster-cidr 10.244.0.0/16 -o json"),
     ),
+    "lint": (
+        Example("Check captured objects:", "knft lint -f objects.yaml"),
+        Example("Check a change of manifests:", "knft lint -f after --against before --node node-1"),
+    ),
     "cleanup": (
         Example("Remove knft's tables:", "knft cleanup"),
         Example("Remove the leftovers of all modes of kube-proxy:", "knft cleanup --kube-proxy all"),
@@ -109,6 +113,7 @@ SEE_ALSO: dict[str, tuple[str, ...]] = {
     "trace": ("iptables-save(8)", "ipset(8)", "ipvsadm(8)", "nft(8)"),
     "explain": ("kubectl(1)", "nft(8)"),
     "preflight": ("nft(8)", "iptables-save(8)", "ip-rule(8)", "conntrack(8)"),
+    "lint": ("kubectl(1)",),
     "cleanup": ("nft(8)", "iptables(8)"),
     "completion": ("bash(1)", "zsh(1)", "fish(1)"),
 }

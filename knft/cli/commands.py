@@ -292,6 +292,40 @@ def preflight(context: click.Context, /, **options: Any) -> None:  # noqa: ANN40
     context.exit(preflight_command(**options))
 
 
+@cli.command(short_help="Find what in manifests cannot work or will surprise.")
+@file_option("-f", "--filename", "paths", multiple=True, required=True, metavar="PATH",
+             help="Manifest, directory of manifests, or - for standard input.")  # fmt: skip
+@file_option("--against", multiple=True, metavar="PATH",
+             help="Manifests before a change: also say what the change does to packets.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="text: for people; json: for programs, see knft/lint/report.schema.json.")  # fmt: skip
+@partial(node_flags, needs_node=False, node_note="default: all Nodes of the manifests")
+@click.pass_context
+def lint(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
+    """Find what in manifests cannot work or will surprise. The first line is the conclusion.
+
+    A problem is something that cannot work: packets that the manifests promise to a Service are rejected or dropped, or
+    go elsewhere. A warning will surprise, such as a deprecated field. Each finding says what happens to packets, and
+    what to do; docs/operations/lint.md describes each by its identifier.
+
+    What depends on the node is checked for all Nodes of the manifests, or for that of --node.
+
+    With --against, knft's rules for both manifests are compared on each of these nodes, and findings are those that are
+    new or gone.
+
+    To capture the objects for -f, run
+
+    \b
+      kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
+
+    Exit status 0: there are no problems, but possibly warnings. 1: the output could not be written. 2: invalid flags,
+    or manifests cannot be read. 3: there are problems in the manifests of -f.
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
+    from knft.cli.lint import lint as lint_command  # noqa: PLC0415
+
+    context.exit(lint_command(**options))
+
+
 @cli.command(short_help="Remove knft's tables, or kube-proxy's leftovers on this machine.")
 @click.option("--kube-proxy", "kube_proxy", type=click.Choice(["iptables", "ipvs", "nftables", "all"]),
               help="Remove kube-proxy's leftovers of this mode instead of knft's tables.")  # fmt: skip

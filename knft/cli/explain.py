@@ -1,6 +1,5 @@
 """``knft explain``: says what a Service, a frontend, an address or an endpoint is, and why."""
 
-import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +9,7 @@ import msgspec
 from knft.cli.explain_text import format_explanation
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
+from knft.cli.silence import without_log
 from knft.cli.text_layout import output_width
 from knft.comparison.explained import kernel_rules, kernel_source, object_source
 from knft.comparison.kube_proxy_inputs import interface_addresses
@@ -54,12 +54,8 @@ def _explanation(query: Query, options: dict[str, Any]) -> Explanation:
 
 def _object_source(changes: tuple[ObjectChange, ...], config: Config, local_addresses: Iterable[str]) -> ObjectSource:
     """Return the objects as a source, without the log of the sync that renders them."""
-    logger = logging.getLogger("knft")
-    before, logger.disabled = logger.disabled, True
-    try:
+    with without_log():
         return object_source(changes, config, local_addresses)
-    finally:
-        logger.disabled = before
 
 
 def _kernel_source(from_flags: tuple[str, ...]) -> KernelSource:

@@ -169,9 +169,9 @@ def packet_flags(command: Command) -> Command:
     return _with(command, _PACKET_FLAGS)
 
 
-def node_flags(command: Command, *, needs_node: bool = True) -> Command:
-    """Add the flags that describe node and cluster to a command."""
-    description = "Name of this node, as in nodeName." + ("" if needs_node else "  [required with -f]")
+def node_flags(command: Command, *, needs_node: bool = True, node_note: str = "required with -f") -> Command:
+    """Add the flags that describe node and cluster to a command; ``node_note`` tells when --node is needed."""
+    description = "Name of this node, as in nodeName." + ("" if needs_node else f"  [{node_note}]")
     node = click.option("--node", "node", required=needs_node, metavar="NAME", help=description)
     return _with(command, (node, *_NODE_FLAGS))
 

@@ -14,14 +14,24 @@ from knft.errors import UsageError
 
 
 def config_from_options(options: dict[str, Any]) -> Config:
-    """Return the Config; raise UsageError naming the invalid flag."""
+    """Return the Config of the node that --node names; raise UsageError naming the invalid flag."""
+    return config_of_node(node_name_from_options(options), options)
+
+
+def node_name_from_options(options: dict[str, Any]) -> str:
+    """Return the name of the node; raise UsageError if it is missing or empty."""
     if options["node"] is None:
         msg = "--node is required with -f: give the node's name as in nodeName of EndpointSlices"
         raise UsageError(msg)
-    node_name = options["node"].strip().lower()
+    node_name: str = options["node"].strip().lower()
     if not node_name:
         msg = "--node: the name is empty; give the node's name as in nodeName of EndpointSlices"
         raise UsageError(msg)
+    return node_name
+
+
+def config_of_node(node_name: str, options: dict[str, Any]) -> Config:
+    """Return the Config of a node; raise UsageError naming the invalid flag."""
     return Config(
         node_name=node_name,
         node_ips=parse_one_address_per_family("--node-ip", options["node_ip"]),

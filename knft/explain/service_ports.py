@@ -16,6 +16,7 @@ from knft.explain.words import listed
 from knft.families import Family
 from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
+from knft.model.objects import EndpointSlice
 from knft.model.plan import Frontend, FrontendKind, ServicePlan, TrafficAction
 from knft.protocols import Protocol
 from knft.track.size_limits import endpoints_error
@@ -94,7 +95,8 @@ class PortExplainer:
         name, owned_kinds = plan.name, {each.kind for each in plan.frontends}
         values = {"port": name, "family": view.family.value}
         if plan.internal is TrafficAction.REJECT and owned_kinds:
-            yield self._rejection(name, endpoints, view.family)
+            slices = self._cluster.slices.get(name.service, ())
+            yield rejection(name, endpoints, slices, view.family)
         if plan.internal is TrafficAction.DROP and FrontendKind.CLUSTER_IP in owned_kinds:
             yield state(Sentence.INTERNAL_NONE_LOCAL, **values)
         if plan.external is TrafficAction.DROP and owned_kinds - {FrontendKind.CLUSTER_IP}:
@@ -103,25 +105,28 @@ class PortExplainer:
         if FrontendKind.NODE_PORT in owned_kinds and not view.nodeport_address:
             yield state(Sentence.NO_NODE_PORT_ADDRESS, **values)
 
-    def _rejection(self, name: ServicePortName, endpoints: tuple[Endpoint, ...], family: Family) -> Statement:
-        """Return why a Service port has no usable endpoint."""
-        service = name.service
-        slices = [item for item in self._cluster.slices.get(service, ()) if item.address_type == family.value]
-        error = endpoints_error(slices)
-        values = {"service": service, "port": name, "family": family.value}
-        if error:
-            return state(Sentence.TOO_MANY_ENDPOINTS, **values, error=error)
-        if endpoints:
-            return state(Sentence.NONE_READY, **values)
-        if not slices:
-            return state(Sentence.NO_SLICES, **values)
-        if not any(item.endpoints for item in slices):
-            return state(Sentence.NO_ENDPOINTS, **values)
-        found = sorted(ports_of(slices))
-        if not found:
-            return state(Sentence.SLICES_WITHOUT_PORTS, **values)
-        wanted = PortKey(name.port, name.protocol)
-        return state(Sentence.PORT_NOT_IN_SLICES, **values, wanted=wanted, found=listed(map(str, found)))
+
+def rejection(
+    name: ServicePortName, endpoints: Iterable[Endpoint], slices: Iterable[EndpointSlice], family: Family
+) -> Statement:
+    """Return why a Service port has no usable endpoint; ``slices`` are those of its Service in both families."""
+    service = name.service
+    slices = [item for item in slices if item.address_type == family.value]
+    error = endpoints_error(slices)
+    values = {"service": service, "port": name, "family": family.value}
+    if error:
+        return state(Sentence.TOO_MANY_ENDPOINTS, **values, error=error)
+    if any(endpoints):
+        return state(Sentence.NONE_READY, **values)
+    if not slices:
+        return state(Sentence.NO_SLICES, **values)
+    if not any(item.endpoints for item in slices):
+        return state(Sentence.NO_ENDPOINTS, **values)
+    found = sorted(ports_of(slices))
+    if not found:
+        return state(Sentence.SLICES_WITHOUT_PORTS, **values)
+    wanted = PortKey(name.port, name.protocol)
+    return state(Sentence.PORT_NOT_IN_SLICES, **values, wanted=wanted, found=listed(map(str, found)))
 
 
 def _lost_frontends(name: ServicePortName, claimed: Iterable[Frontend], index: FrontendIndex) -> Iterator[Statement]:
@@ -174,14 +179,18 @@ def _claims(frontend: Frontend, name: ServicePortName, owner: ServicePortName, v
         if others:
             yield state(Sentence.ALSO_CLAIMED, names=listed(map(str, others)))
         return
-    kind, lost_kind = view.index.kinds[frontend.key, owner], KIND_TEXTS[frontend.kind]
-    ports = view.objects.ports
-    if kind != lost_kind:
-        yield state(Sentence.LOST_BY_KIND, owner=owner, kind=kind)
-    elif _age(ports[owner].creation_timestamp) != _age(ports[name].creation_timestamp):
-        yield state(Sentence.LOST_BY_AGE, owner=owner)
-    else:
-        yield state(Sentence.LOST_BY_NAME, owner=owner)
+    yield loss_reason(frontend, name, view.index, view.objects)
+
+
+def loss_reason(frontend: Frontend, name: ServicePortName, index: FrontendIndex, objects: FamilyObjects) -> Statement:
+    """Return why another Service port owns a frontend that a Service port claims."""
+    owner, ports = index.owners[frontend.key], objects.ports
+    kind = index.kinds[frontend.key, owner]
+    if kind != KIND_TEXTS[frontend.kind]:
+        return state(Sentence.LOST_BY_KIND, owner=owner, kind=kind)
+    if _age(ports[owner].creation_timestamp) != _age(ports[name].creation_timestamp):
+        return state(Sentence.LOST_BY_AGE, owner=owner)
+    return state(Sentence.LOST_BY_NAME, owner=owner)
 
 
 def _age(created: str) -> tuple[bool, str]:

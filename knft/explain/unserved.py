@@ -44,7 +44,7 @@ class UnservedServices:
     def at_address(self, address: str) -> tuple[Statement, ...]:
         """Return which Service has an address as cluster, external or load balancer IP, and why it has no rules."""
         for service in self._services:
-            if any(_is_at(each, address) and each.ip_mode == "Proxy" for each in _ingresses(service)):
+            if any(_is_at(each, address) and each.ip_mode == "Proxy" for each in ingresses(service)):
                 return (state(Sentence.PROXY_MODE, address=address, service=service.key),)
         for service, reason in self._unserved():
             if address in map(canonical_text, _addresses(service)):
@@ -114,10 +114,11 @@ def _addresses(service: Service) -> Iterator[str]:
         yield spec.cluster_ip
     yield from spec.cluster_ips or ()
     yield from spec.external_ips or ()
-    yield from (each.ip for each in _ingresses(service) if each.ip)
+    yield from (each.ip for each in ingresses(service) if each.ip)
 
 
-def _ingresses(service: Service) -> tuple[LoadBalancerIngress, ...]:
+def ingresses(service: Service) -> tuple[LoadBalancerIngress, ...]:
+    """Return the load balancer addresses in the status of a Service."""
     status = service.status.load_balancer if service.status is not None else None
     return (status.ingress or ()) if status is not None else ()
 

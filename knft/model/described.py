@@ -1,10 +1,13 @@
-"""EndpointSlices with the fields that only people read: the pods and zones of endpoints.
+"""EndpointSlices and Services with the fields that only people read.
 
-The daemon does not decode them: the names of 250 000 pods take 20 MiB. ``knft explain`` does. A wrong value in these
-fields is ignored, as in the daemon.
+These are the pods and zones of endpoints, for ``knft explain``, and the fields of Services without effect on rules, for
+``knft lint``. The daemon does not decode them: the names of 250 000 pods take 20 MiB. A wrong value in these fields is
+ignored, as in the daemon.
 """
 
 from typing import Any
+
+from msgspec import field
 
 from knft.model import objects
 
@@ -27,10 +30,53 @@ class DescribedEndpoint(objects.SliceEndpoint, frozen=True, rename="camel", gc=F
         return _text(self.zone)
 
 
+class Labels(objects.Labels, frozen=True, gc=False):
+    """The labels of an EndpointSlice, and which controller writes it."""
+
+    managed_by: Any = field(name="endpointslice.kubernetes.io/managed-by", default=None)
+
+
+class SliceMeta(objects.ObjectMeta, frozen=True, rename="camel", gc=False):
+    """``metadata`` of an EndpointSlice."""
+
+    labels: Labels | None = None
+
+
 class EndpointSlice(objects.EndpointSlice, frozen=True, rename="camel", gc=False):
     """An EndpointSlice whose endpoints have pods and zones; messages name it by its kind."""
 
+    metadata: SliceMeta
     endpoints: tuple[DescribedEndpoint, ...] | None = None
+
+
+class Annotations(objects.Annotations, frozen=True, gc=False):
+    """The annotations of a Service that other components read, or once read."""
+
+    topology_mode: Any = field(name="service.kubernetes.io/topology-mode", default=None)
+    topology_aware_hints: Any = field(name="service.kubernetes.io/topology-aware-hints", default=None)
+    tolerate_unready: Any = field(name="service.alpha.kubernetes.io/tolerate-unready-endpoints", default=None)
+
+
+class ObjectMeta(objects.ObjectMeta, frozen=True, rename="camel", gc=False):
+    """``metadata`` of a Service."""
+
+    annotations: Annotations | None = None
+
+
+class ServiceSpec(objects.ServiceSpec, frozen=True, rename="camel", gc=False):
+    """``Service.spec`` with fields that knft does not use."""
+
+    external_name: Any = None
+    load_balancer_ip: Any = field(name="loadBalancerIP", default=None)
+    topology_keys: Any = None
+    traffic_distribution: Any = None
+
+
+class Service(objects.Service, frozen=True, rename="camel", gc=False):
+    """A Service with fields that knft does not use; messages name it by its kind."""
+
+    metadata: ObjectMeta
+    spec: ServiceSpec
 
 
 def _text(value: object) -> str:

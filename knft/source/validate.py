@@ -25,6 +25,8 @@ FieldProblem = tuple[str, str]
 
 _LONGEST_ADDRESS = 64
 _LINK_LOCAL = "a link-local address"
+CLUSTER_IP_MISSING = "it is missing; the Service is not served (an API server would assign one)"
+SERVICE_NAME_MISSING = "it is missing, so the slice belongs to no Service; ignored"
 _SERVICE_NAME = "metadata.labels['kubernetes.io/service-name']"
 
 
@@ -160,7 +162,7 @@ def _service_warnings(spec: ServiceSpec) -> Iterator[FieldProblem]:
     if spec.type == "ExternalName":
         return
     if not spec.cluster_ip:
-        yield "spec.clusterIP", "it is missing; the Service is not served (an API server would assign one)"
+        yield "spec.clusterIP", CLUSTER_IP_MISSING
     elif len(spec.cluster_ips or ()) > 1 and not spec.ip_families:
         yield "spec.ipFamilies", f"it is missing, so only spec.clusterIP, {spec.cluster_ip}, is served"
 
@@ -184,7 +186,7 @@ def _clean_slice(endpoint_slice: EndpointSlice) -> tuple[EndpointSlice, list[Fie
         return endpoint_slice, [("addressType", problem)]
     warnings = []
     if not endpoint_slice.metadata.proxy_labels.service_name:
-        warnings.append((_SERVICE_NAME, "it is missing, so the slice belongs to no Service; ignored"))
+        warnings.append((_SERVICE_NAME, SERVICE_NAME_MISSING))
     for index, port in enumerate(endpoint_slice.ports or ()):
         warnings += _port_warnings(f"ports[{index}]", port)
     endpoints = endpoint_slice.endpoints or ()

@@ -40,6 +40,7 @@ COMPLETED = {
     "diff -f my": ["diff", "-f", "my file.yaml"],
     "explain web --filename my": ["explain", "web", "--filename", "my file.yaml"],
     "preflight --config conf": ["preflight", "--config", "config.yaml"],
+    "lint --against my": ["lint", "--against", "my file.yaml"],
     "trace --nft-json cap": ["trace", "--nft-json", "captured.json"],
     "render --backend ipvs --existing-ipvs cap": [
         "render", "--backend", "ipvs", "--existing-ipvs", "captured.json",

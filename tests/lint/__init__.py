@@ -1,0 +1,1 @@
+"""``knft lint``: each check, broken clusters, formats. ``tests/packets/test_lint_findings.py`` sends packets."""
