@@ -28,6 +28,7 @@ from knft.kernel.probe import probe, require_privilege
 from knft.kernel.process import WorkerProcess
 from knft.kernel.sysctls import set_conntrack
 from knft.render.names import TABLE
+from knft.serve.kernel_counters import KernelCounters
 from knft.serve.monitoring import Monitoring
 from knft.serve.proxy_health import ProxyHealth
 from knft.serve.timestamp import now
@@ -248,7 +249,7 @@ def _run_until_stopped(
         source.start(daemon, shutdown)
         if not shutdown.stop.is_set():
             daemon.check_node()
-            _start_threads(daemon, library, foreign_changes, flow_cleaner, shutdown)
+            _start_threads(daemon, library, foreign_changes, flow_cleaner, shutdown, monitoring.kernel_counters)
             daemon.run(shutdown.stop)
     finally:
         _stop_serving(shutdown, service_manager, monitoring)
@@ -285,11 +286,13 @@ def _start_threads(
     foreign_changes: ForeignChangeMonitor,
     flow_cleaner: FlowCleaner,
     shutdown: Shutdown,
+    kernel_counters: KernelCounters,
 ) -> None:
-    """Start the threads that watch the host and clean conntrack."""
+    """Start the threads that watch the host, clean conntrack and read counters."""
     stop = shutdown.stop
     shutdown.start_thread("addresses", lambda: AddressMonitor().run(stop, daemon.update_local_addresses))
     shutdown.start_thread("foreign-changes", lambda: daemon.foreign_changes.run(foreign_changes, stop))
     shutdown.start_thread("worker-watch", lambda: daemon.watch_worker_process(library, stop))
     shutdown.start_thread("service-warnings", lambda: daemon.watch_services(stop))
     shutdown.start_thread("conntrack", lambda: flow_cleaner.run(stop))
+    shutdown.start_thread("kernel-counters", lambda: kernel_counters.run(stop))
