@@ -28,7 +28,6 @@ from knft.kernel.probe import probe, require_privilege
 from knft.kernel.process import WorkerProcess
 from knft.kernel.sysctls import set_conntrack
 from knft.render.names import TABLE
-from knft.serve.kernel_counters import KernelCounters
 from knft.serve.monitoring import Monitoring
 from knft.serve.proxy_health import ProxyHealth
 from knft.serve.timestamp import now
@@ -244,12 +243,12 @@ def _run_until_stopped(
     monitoring.start()
     if service_manager is not None:
         service_manager.start(health, shutdown)
-    _watch_configuration(options, shutdown)
+    _start_early_threads(options, monitoring, shutdown)
     try:
         source.start(daemon, shutdown)
         if not shutdown.stop.is_set():
             daemon.check_node()
-            _start_threads(daemon, library, foreign_changes, flow_cleaner, shutdown, monitoring.kernel_counters)
+            _start_threads(daemon, library, foreign_changes, flow_cleaner, shutdown)
             daemon.run(shutdown.stop)
     finally:
         _stop_serving(shutdown, service_manager, monitoring)
@@ -257,7 +256,9 @@ def _run_until_stopped(
     log.info("knft stopped; its rules stay in the kernel")
 
 
-def _watch_configuration(options: RunOptions, shutdown: Shutdown) -> None:
+def _start_early_threads(options: RunOptions, monitoring: Monitoring, shutdown: Shutdown) -> None:
+    """Start the threads that need no objects: they watch the configuration file, and read counters."""
+    shutdown.start_thread("kernel-counters", lambda: monitoring.kernel_counters.run(shutdown.stop))
     if options.config_path is not None:
         path, content = options.config_path, options.config_content
         shutdown.start_thread("configuration", lambda: wait_for_change(path, content, shutdown.stop))
@@ -286,13 +287,11 @@ def _start_threads(
     foreign_changes: ForeignChangeMonitor,
     flow_cleaner: FlowCleaner,
     shutdown: Shutdown,
-    kernel_counters: KernelCounters,
 ) -> None:
-    """Start the threads that watch the host, clean conntrack and read counters."""
+    """Start the threads that watch the host and clean conntrack."""
     stop = shutdown.stop
     shutdown.start_thread("addresses", lambda: AddressMonitor().run(stop, daemon.update_local_addresses))
     shutdown.start_thread("foreign-changes", lambda: daemon.foreign_changes.run(foreign_changes, stop))
     shutdown.start_thread("worker-watch", lambda: daemon.watch_worker_process(library, stop))
     shutdown.start_thread("service-warnings", lambda: daemon.watch_services(stop))
     shutdown.start_thread("conntrack", lambda: flow_cleaner.run(stop))
-    shutdown.start_thread("kernel-counters", lambda: kernel_counters.run(stop))

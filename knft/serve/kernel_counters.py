@@ -6,6 +6,7 @@ These are the connections of each Service port (``--service-counters``), and con
 import logging
 import threading
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -25,7 +26,7 @@ from knft.memory_errors import exit_if_out_of_memory
 from knft.model.names import ServicePortName
 from knft.model.plan import Frontend
 from knft.render.names import COUNTER_SETS, TABLE
-from knft.serve.connection_totals import Connections, ConnectionTotals
+from knft.serve.connection_totals import MAX_SERVICE_PORTS, Connections, ConnectionTotals
 from knft.serve.timestamp import Clock
 from knft.sync.observer import SyncObserver
 from knft.sync.report import SyncReport
@@ -137,7 +138,7 @@ class KernelCounters(Collector):
         """Yield the metrics of the last values."""
         yield from _conntrack_metrics(self.conntrack)
         if self.services is not None:
-            yield from _service_metrics(self.services)
+            yield from _reading_metrics(self.services)
 
 
 def _statistics() -> ConntrackStatistics | None:
@@ -169,25 +170,48 @@ def _conntrack_metrics(usage: ConntrackUsage) -> Iterator[Metric]:
                 yield kind(f"knft_conntrack_{name}", text, value=value)
 
 
-_SERVICE_PORT = ("namespace", "service", "port")
+_HEADS = tuple(
+    f"# HELP {name} {text}\n# TYPE {name} counter\n"
+    for name, text in (
+        ("knft_service_connections_total", "New connections to a Service port, with the refused ones"),
+        ("knft_service_refused_connections_total", "New connections to a Service port that were rejected or dropped"),
+    )
+)
 
 
-def _service_metrics(services: ServiceCounters) -> Iterator[Metric]:
-    connections = CounterMetricFamily(
-        "knft_service_connections", "New connections to a Service port, with those refused", labels=_SERVICE_PORT
-    )
-    refused = CounterMetricFamily(
-        "knft_service_refused_connections",
-        "New connections to a Service port that were rejected or dropped",
-        labels=(*_SERVICE_PORT, "action"),
-    )
-    for labels, counted in sorted(_by_labels(services).items()):
-        connections.add_metric(labels, counted.new)
-        for action, count in (("rejected", counted.rejected), ("dropped", counted.dropped)):
-            if count:
-                refused.add_metric((*labels, action), count)
-    yield connections
-    yield refused
+def connections_text(services: ServiceCounters) -> str:
+    """Return the metrics of the connections of all Service ports in Prometheus text format."""
+    connections, refused = [], []
+    for labels, counted in _by_labels(services).items():
+        connections.append(f"knft_service_connections_total{{{labels}}} {counted.new}\n")
+        refused += [
+            f'knft_service_refused_connections_total{{action="{action}",{labels}}} {count}\n'
+            for action, count in (("rejected", counted.rejected), ("dropped", counted.dropped))
+            if count
+        ]
+    return "".join((_HEADS[0], *connections, _HEADS[1], *refused))
+
+
+def _by_labels(services: ServiceCounters) -> dict[str, Connections]:
+    """Return the connections by labels: a name of a port may stand for several protocols."""
+    found: dict[str, Connections] = {}
+    for name, counted in services.by_service_port().items():
+        labels = _labels(name)
+        found[labels] = found[labels] + counted if labels in found else counted
+    return found
+
+
+@lru_cache(maxsize=MAX_SERVICE_PORTS)
+def _labels(name: ServicePortName) -> str:
+    values = {"namespace": name.namespace, "port": name.port, "service": name.name}
+    return ",".join(f'{label}="{_escaped(value)}"' for label, value in values.items())
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _reading_metrics(services: ServiceCounters) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "knft_service_counters_left_out",
         "Service ports whose connections are not served as metrics, because there are too many",
@@ -198,12 +222,3 @@ def _service_metrics(services: ServiceCounters) -> Iterator[Metric]:
         "Time when the connections were read last, in seconds since 1970",
         value=services.last_read,
     )
-
-
-def _by_labels(services: ServiceCounters) -> dict[tuple[str, str, str], Connections]:
-    """Return the connections by labels: a name of a port may stand for several protocols."""
-    found: dict[tuple[str, str, str], Connections] = {}
-    for name, counted in services.by_service_port().items():
-        labels = (name.namespace, name.name, name.port)
-        found[labels] = found[labels] + counted if labels in found else counted
-    return found

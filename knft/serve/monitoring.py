@@ -15,7 +15,7 @@ from knft.serve.history import ChangeHistory
 from knft.serve.http_message import JSON, Response
 from knft.serve.http_server import HttpServer
 from knft.serve.http_thread import HttpThread
-from knft.serve.kernel_counters import KernelCounters, ServiceCounters
+from knft.serve.kernel_counters import KernelCounters, ServiceCounters, connections_text
 from knft.serve.last_syncs import LastSyncs
 from knft.serve.metrics import Metrics, ScrapeCollector
 from knft.serve.metrics_observer import MetricsObserver, read_scrape_values
@@ -61,6 +61,8 @@ class Monitoring:
         self.last_syncs = LastSyncs(clock)
         self.kernel_counters = KernelCounters(ServiceCounters(clock) if config.service_counters else None)
         self.metrics.register(self.kernel_counters)
+        if self.kernel_counters.services is not None:
+            self.metrics.register_text(partial(connections_text, self.kernel_counters.services))
         self.history = ChangeHistory(clock)
         self.service_health = ServiceHealth(
             config, thread, self.health.is_healthy, on_event, own_ports=_own_ports(settings)
