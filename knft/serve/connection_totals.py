@@ -158,10 +158,10 @@ class ConnectionTotals:
         """Return the totals of all Service ports that were read at least once."""
         return {name: Connections(*total) for name, total in self._totals.items() if name not in self._unread}
 
-    def by_frontend(self) -> list[tuple[ServicePortName, Frontend, Connections]]:
+    def by_frontend(self) -> list[tuple[Family, ServicePortName, Frontend, Connections]]:
         """Return the totals of all frontends that the Service ports with totals have now."""
         return [
-            (name, frontend, Connections(*self._by_frontend.get((family, raw), ())))
+            (family, name, frontend, Connections(*self._by_frontend.get((family, raw), ())))
             for (family, name), frontends in self._frontends.items()
             if name in self._totals and name not in self._unread
             for raw, frontend in frontends.items()

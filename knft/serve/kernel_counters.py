@@ -27,7 +27,7 @@ from knft.model.names import ServicePortName
 from knft.model.plan import Frontend
 from knft.render.names import COUNTER_SETS, TABLE
 from knft.serve.connection_totals import MAX_SERVICE_PORTS, Connections, ConnectionTotals
-from knft.serve.timestamp import Clock
+from knft.serve.timestamp import Clock, Timestamp
 from knft.sync.observer import SyncObserver
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
@@ -49,8 +49,8 @@ class ServiceCounters(SyncObserver):
         self._attempted: set[Family] = set()
         """The families with a sync: before that, knft does not know whose elements it finds."""
         self._errors: dict[Family, str] = {}
-        self.last_read = 0.0
-        """When all families were read last, in seconds since 1970; 0 if they were not."""
+        self.last_read: Timestamp | None = None
+        """When all families were read last."""
 
     def sync_succeeded(self, report: SyncReport, state: ServiceState) -> None:
         """Record the frontends of the changed Service ports."""
@@ -73,7 +73,7 @@ class ServiceCounters(SyncObserver):
         with self._lock:
             self._totals.add_readings(readings)
         if len(readings) == len(Family):
-            self.last_read = self._clock().unix_seconds
+            self.last_read = self._clock()
 
     def _read_family(self, family: Family) -> dict[str, Counts] | None:
         try:
@@ -91,7 +91,7 @@ class ServiceCounters(SyncObserver):
         with self._lock:
             return self._totals.by_service_port()
 
-    def by_frontend(self) -> list[tuple[ServicePortName, Frontend, Connections]]:
+    def by_frontend(self) -> list[tuple[Family, ServicePortName, Frontend, Connections]]:
         """Return the connections of each frontend at the last reading."""
         with self._lock:
             return self._totals.by_frontend()
@@ -220,5 +220,5 @@ def _reading_metrics(services: ServiceCounters) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "knft_service_counters_last_read_timestamp_seconds",
         "Time when the connections were read last, in seconds since 1970",
-        value=services.last_read,
+        value=services.last_read.unix_seconds if services.last_read is not None else 0,
     )

@@ -7,7 +7,7 @@ from http import HTTPStatus
 import msgspec
 
 from knft.configuration.settings import Settings
-from knft.control.messages import HISTORY_PATH, STATUS_PATH, SourceStatus
+from knft.control.messages import COUNTERS_PATH, HISTORY_PATH, STATUS_PATH, SourceStatus
 from knft.kernel.process import WorkerProcess
 from knft.serve.control_server import ControlServer
 from knft.serve.events import EventReporter, OnEvent, node_event
@@ -23,6 +23,7 @@ from knft.serve.pages import MetricsSource, ProcessInfo, Router, health_router, 
 from knft.serve.proxy_health import ProxyHealth
 from knft.serve.service_health import ServiceHealth
 from knft.serve.sockets import split_address
+from knft.serve.sync_rates import SyncRates
 from knft.serve.timestamp import Clock, now
 from knft.sync.daemon import Daemon
 from knft.sync.observer import SyncObserver
@@ -64,6 +65,7 @@ class Monitoring:
         if self.kernel_counters.services is not None:
             self.metrics.register_text(partial(connections_text, self.kernel_counters.services))
         self.history = ChangeHistory(clock)
+        self.sync_rates = SyncRates(clock)
         self.service_health = ServiceHealth(
             config, thread, self.health.is_healthy, on_event, own_ports=_own_ports(settings)
         )
@@ -73,6 +75,7 @@ class Monitoring:
             self.service_health,
             EventReporter(config.node_name, on_event),
             self.last_syncs,
+            self.sync_rates,
             *([self.kernel_counters.services] if self.kernel_counters.services is not None else []),
         )
 
@@ -109,7 +112,7 @@ class Monitoring:
         self.metrics.register(collector)
 
     def serve_commands(self, port_id: int, node_name: str, daemon: Daemon, source: Callable[[], SourceStatus]) -> None:
-        """Answer ``knft status`` and ``knft history``; ``port_id`` is that of the instance lock's socket.
+        """Answer ``knft status``, ``knft history`` and ``knft top``; ``port_id`` is that of the instance lock's socket.
 
         ``source`` returns where the objects come from.
         """
@@ -123,7 +126,11 @@ class Monitoring:
         def history() -> Response:
             return Response(HTTPStatus.OK, msgspec.json.encode(self.history.read()), JSON)
 
-        router = Router({STATUS_PATH: status, HISTORY_PATH: history})
+        def counters() -> Response:
+            found = self.sync_rates.read(self.kernel_counters.services)
+            return Response(HTTPStatus.OK, msgspec.json.encode(found), JSON)
+
+        router = Router({STATUS_PATH: status, HISTORY_PATH: history, COUNTERS_PATH: counters})
         self._thread.call_soon(ControlServer(self._thread, port_id, router).start)
 
     def start(self) -> None:

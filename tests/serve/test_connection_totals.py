@@ -41,7 +41,10 @@ def test_first_reading_adopts_what_the_kernel_has_counted() -> None:
         }
     )
     assert totals.by_service_port() == {A: Connections(7, rejected=1, dropped=2)}
-    assert totals.by_frontend() == [(A, ONE, Connections(5, rejected=1)), (A, NODEPORT, Connections(2, dropped=2))]
+    assert totals.by_frontend() == [
+        (V4, A, ONE, Connections(5, rejected=1)),
+        (V4, A, NODEPORT, Connections(2, dropped=2)),
+    ]
 
 
 def test_totals_grow_by_differences_and_never_fall() -> None:
@@ -87,7 +90,7 @@ def test_frontend_that_passes_to_another_service_port_brings_no_connections() ->
         totals.set_frontends(V4, changes)
         _read(totals, {1: 6})
         assert _new(totals) == {B: 1}
-        assert [found.new for _, _, found in totals.by_frontend()] == [1]
+        assert [found.new for *_, found in totals.by_frontend()] == [1]
 
 
 def test_elements_of_a_sync_that_has_not_ended_are_counted_later() -> None:
