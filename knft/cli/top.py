@@ -70,12 +70,17 @@ def top(selection: Selection, output: str) -> None:
         _run_screen(selection)
         return
     before = _ask()
-    after = next(_later_answers(before, lambda seconds: time.sleep(seconds) or False))
+    after = next(_later_answers(before, _sleep))
     found = rates(before, after)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return
     click.echo(format_top(found, selection), nl=False)
+
+
+def _sleep(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
 
 
 def _ask() -> Counters:

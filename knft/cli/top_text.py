@@ -128,13 +128,19 @@ def selected(top: Top, selection: Selection) -> list[Row]:
     rows = top.frontends if selection.level == "frontend" else top.services
     wanted = selection.filter.casefold()
     found = [row for row in rows if wanted in f"{row.service} {row.frontend}".casefold()]
-    keys = {
-        "rate": lambda row: -row.new,
-        "refused": lambda row: -row.refused,
-        "total": lambda row: -row.total,
-        "name": lambda _: 0.0,
-    }
-    return sorted(found, key=lambda row: (keys[selection.sorting](row), row.service, row.frontend))
+    return sorted(found, key=lambda row: (-_sorted_number(row, selection.sorting), row.service, row.frontend))
+
+
+def _sorted_number(row: Row, sorting: Sorting) -> float:
+    match sorting:
+        case "rate":
+            return row.new
+        case "refused":
+            return row.refused
+        case "total":
+            return row.total
+        case "name":
+            return 0.0
 
 
 def format_top(top: Top, selection: Selection, width: int | None = None, height: int | None = None) -> str:

@@ -7,7 +7,6 @@ import logging
 import threading
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
 
 from msgspec import Struct
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -150,24 +149,23 @@ def _statistics() -> ConntrackStatistics | None:
 
 
 def _conntrack_metrics(usage: ConntrackUsage) -> Iterator[Metric]:
-    found = usage.statistics
     gauges = (
         ("entries", "Conntrack entries in this network namespace", usage.entries),
         ("max_entries", "Maximum number of conntrack entries", usage.maximum),
     )
+    for name, text, value in gauges:
+        if value is not None:
+            yield GaugeMetricFamily(f"knft_conntrack_{name}", text, value=value)
+    found = usage.statistics
+    if found is None:
+        return
     counters = (
-        ("insert_failures", "Conntrack entries that could not be inserted", found and found.insert_failures),
-        ("drops", "Packets dropped because no conntrack entry could be created", found and found.drops),
-        ("early_drops", "Conntrack entries removed early to make room", found and found.early_drops),
+        ("insert_failures", "Conntrack entries that could not be inserted", found.insert_failures),
+        ("drops", "Packets dropped because no conntrack entry could be created or inserted", found.drops),
+        ("early_drops", "Conntrack entries removed early to make room", found.early_drops),
     )
-    kinds: tuple[tuple[type[Any], tuple[tuple[str, str, int | None], ...]], ...] = (
-        (GaugeMetricFamily, gauges),
-        (CounterMetricFamily, counters),
-    )
-    for kind, metrics in kinds:
-        for name, text, value in metrics:
-            if value is not None:
-                yield kind(f"knft_conntrack_{name}", text, value=value)
+    for name, text, value in counters:
+        yield CounterMetricFamily(f"knft_conntrack_{name}", text, value=value)
 
 
 _HEADS = tuple(
