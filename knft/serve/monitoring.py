@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,7 +16,7 @@ from knft.serve.history import ChangeHistory
 from knft.serve.http_message import JSON, Response
 from knft.serve.http_server import HttpServer
 from knft.serve.http_thread import HttpThread
-from knft.serve.kernel_counters import KernelCounters, ServiceCounters, connections_text
+from knft.serve.kernel_counters import KernelCounters
 from knft.serve.last_syncs import LastSyncs
 from knft.serve.metrics import Metrics, ScrapeCollector
 from knft.serve.metrics_observer import MetricsObserver, read_scrape_values
@@ -27,6 +28,9 @@ from knft.serve.sync_rates import SyncRates
 from knft.serve.timestamp import Clock, now
 from knft.sync.daemon import Daemon
 from knft.sync.observer import SyncObserver
+
+if TYPE_CHECKING:
+    from knft.serve.service_counters import ServiceCounters
 
 
 class Monitoring:
@@ -60,10 +64,10 @@ class Monitoring:
         self.metrics = Metrics()
         self.health = health
         self.last_syncs = LastSyncs(clock)
-        self.kernel_counters = KernelCounters(ServiceCounters(clock) if config.service_counters else None)
+        self.kernel_counters = KernelCounters(_service_counters(clock) if config.service_counters else None)
         self.metrics.register(self.kernel_counters)
         if self.kernel_counters.services is not None:
-            self.metrics.register_text(partial(connections_text, self.kernel_counters.services))
+            self.metrics.register_text(self.kernel_counters.services.connections_text)
         self.history = ChangeHistory(clock)
         self.sync_rates = SyncRates(clock)
         self.service_health = ServiceHealth(
@@ -142,6 +146,12 @@ class Monitoring:
     def stop(self) -> None:
         """Release every port; does nothing if stopped already."""
         self._thread.stop()
+
+
+def _service_counters(clock: Clock) -> "ServiceCounters":
+    from knft.serve.service_counters import ServiceCounters  # noqa: PLC0415 - few processes count
+
+    return ServiceCounters(clock)
 
 
 def _own_ports(settings: Settings) -> dict[int, str]:

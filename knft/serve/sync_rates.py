@@ -1,15 +1,19 @@
 """SyncRates: counts syncs and latencies, and answers ``knft top`` with these and the connections of frontends."""
 
+from typing import TYPE_CHECKING
+
 from msgspec import structs
 
 from knft.control.messages import Counters, FrontendCounters, SyncTotals
 from knft.families import Family
 from knft.serve import kernel_counters
-from knft.serve.kernel_counters import ServiceCounters
 from knft.serve.timestamp import Clock
 from knft.sync.observer import SyncObserver
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
+
+if TYPE_CHECKING:
+    from knft.serve.service_counters import ServiceCounters
 
 
 class SyncRates(SyncObserver):
@@ -36,7 +40,7 @@ class SyncRates(SyncObserver):
         totals.failures += 1
         totals.seconds += seconds
 
-    def read(self, services: ServiceCounters | None) -> Counters:
+    def read(self, services: "ServiceCounters | None") -> Counters:
         """Return the totals, and the connections of frontends that have any; from any thread."""
         syncs = {family.value: structs.replace(totals) for family, totals in self._totals.items()}
         asked, interval = self._clock().monotonic, kernel_counters.READ_SECONDS
@@ -46,7 +50,7 @@ class SyncRates(SyncObserver):
         return Counters(asked, read, interval, is_counting=True, syncs=syncs, frontends=_frontends(services))
 
 
-def _frontends(services: ServiceCounters) -> tuple[FrontendCounters, ...]:
+def _frontends(services: "ServiceCounters") -> tuple[FrontendCounters, ...]:
     return tuple(
         FrontendCounters(
             name.namespace,

@@ -15,7 +15,7 @@ from knft.config import Config
 from knft.families import Family
 from knft.model.names import ServicePortName
 from knft.serve.connection_totals import Connections
-from knft.serve.kernel_counters import ServiceCounters
+from knft.serve.service_counters import ServiceCounters
 from knft.serve.timestamp import now
 from knft.sync.report import SyncReport
 from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
