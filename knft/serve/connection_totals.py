@@ -4,6 +4,7 @@ The kernel counts in elements of sets, one for each frontend. An element begins 
 grow by the difference between two readings.
 """
 
+import itertools
 import socket
 from collections.abc import Iterable, Mapping
 
@@ -126,12 +127,19 @@ class ConnectionTotals:
         for family, sets in readings.items():
             for name, counts in sets.items():
                 self._add_set(family, _OUTCOMES[name], counts)
-            self._former[family] = {raw for raw in self._former[family] if any(raw in each for each in sets.values())}
+            self._forget_removed(family, sets)
         self._unread = {
             name
             for name in self._unread
             if not all(family in readings for family in Family if (family, name) in self._frontends)
         }
+
+    def _forget_removed(self, family: Family, sets: Mapping[str, Counts]) -> None:
+        """Forget former frontends without elements: one that is created again counts from 0."""
+        removed = {raw for raw in self._former[family] if not any(raw in counts for counts in sets.values())}
+        self._former[family] -= removed
+        for outcome, raw in itertools.product(range(_OUTCOME_COUNT), removed):
+            self._last[family, outcome].pop(raw, None)
 
     def _add_set(self, family: Family, outcome: int, counts: Counts) -> None:
         last, former = self._last[family, outcome], self._former[family]

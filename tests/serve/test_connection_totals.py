@@ -82,6 +82,18 @@ def test_element_that_was_not_removed_is_not_counted_again() -> None:
     assert _new(totals) == {A: 14}
 
 
+def test_frontend_that_was_removed_during_a_reading_counts_from_zero() -> None:
+    totals = ConnectionTotals()
+    totals.set_frontends(V4, {A: [ONE, TWO]})
+    _read(totals, {1: 5, 2: 7})
+    totals.set_frontends(V4, {A: [ONE]})
+    _read(totals, {1: 5, 2: 7})  # Read before the sync.
+    _read(totals, {1: 5})
+    totals.set_frontends(V4, {A: [ONE, TWO]})
+    _read(totals, {1: 5, 2: 9})
+    assert _new(totals) == {A: 21}
+
+
 def test_frontend_that_passes_to_another_service_port_brings_no_connections() -> None:
     for changes in ({A: [], B: [ONE]}, {B: [ONE], A: []}):
         totals = ConnectionTotals()
