@@ -75,7 +75,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "top": (
         Example("Show the Services with the most new connections:", "knft top"),
         Example("Print the frontends of Services in namespace shop that refuse connections:",
-                "knft top --by frontend --sort refused --filter shop/ | head"),
+                "knft top --by frontend --sort refused --filter shop/"),
     ),
     "completion": (Example("Complete knft's commands in this bash:", "source <(knft completion bash)"),),
     "version": (Example("Print the versions for a program:", "knft version -o json"),),
