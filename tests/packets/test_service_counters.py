@@ -220,7 +220,7 @@ def test_counters_are_right_after_a_thousand_changes(node: CountedNode, monkeypa
 def test_counting_can_be_turned_on_and_off_while_clients_connect(node: CountedNode) -> None:
     node.apply([_service("web", 90), endpoints("web", *PODS, http=PORT), _service("empty", 91)])
     with Client(node.lab, *(address("cluster.90", version) for version in VERSIONS)) as servers:
-        for _ in range(10):
+        for _ in range(4):
             node.restart([], CONFIG)
             assert "counter" not in node.namespace.run(["nft", "list", "ruleset"]).stdout
             node.restart([], COUNTED)
