@@ -36,6 +36,8 @@ class Config(Struct, frozen=True):
     sync_period: float = 30.0
     max_sync_period: float = 3600.0
     sync_burst: int = 1
+    service_counters: bool = False
+    """Whether elements of sets count the connections to each Service port."""
 
     @property
     def masquerade_mark(self) -> int:

@@ -72,6 +72,11 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
                 "knft history shop/web --endpoint 10.244.1.20"),
         Example("Print all changes of the last ten minutes:", "knft history --since 10m"),
     ),
+    "top": (
+        Example("Show the Services with the most new connections:", "knft top"),
+        Example("Print the frontends of Services in namespace shop that refuse connections:",
+                "knft top --by frontend --sort refused --filter shop/"),
+    ),
     "completion": (Example("Complete knft's commands in this bash:", "source <(knft completion bash)"),),
     "version": (Example("Print the versions for a program:", "knft version -o json"),),
 }  # fmt: skip

@@ -243,7 +243,7 @@ def _run_until_stopped(
     monitoring.start()
     if service_manager is not None:
         service_manager.start(health, shutdown)
-    _watch_configuration(options, shutdown)
+    _start_early_threads(options, monitoring, shutdown)
     try:
         source.start(daemon, shutdown)
         if not shutdown.stop.is_set():
@@ -256,7 +256,9 @@ def _run_until_stopped(
     log.info("knft stopped; its rules stay in the kernel")
 
 
-def _watch_configuration(options: RunOptions, shutdown: Shutdown) -> None:
+def _start_early_threads(options: RunOptions, monitoring: Monitoring, shutdown: Shutdown) -> None:
+    """Start the threads that need no objects: they watch the configuration file, and read counters."""
+    shutdown.start_thread("kernel-counters", lambda: monitoring.kernel_counters.run(shutdown.stop))
     if options.config_path is not None:
         path, content = options.config_path, options.config_content
         shutdown.start_thread("configuration", lambda: wait_for_change(path, content, shutdown.stop))

@@ -2,7 +2,7 @@
 
 import sys
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -373,6 +373,45 @@ def status(output: str) -> None:
     from knft.cli.status import status as status_command  # noqa: PLC0415
 
     status_command(output)
+
+
+@cli.command(short_help="Show connections and syncs per second.")
+@click.option(
+    "--by",
+    type=click.Choice(["service", "frontend"]),
+    default="service",
+    show_default=True,
+    help="service: a row for each Service port; frontend: a row for each address and NodePort.",
+)
+@click.option(
+    "--sort",
+    type=click.Choice(["rate", "refused", "total", "name"]),
+    default="rate",
+    show_default=True,
+    help="Order of the rows: by new or refused connections per second, all connections, or name.",
+)
+@click.option("--filter", "text", metavar="TEXT", default="", help="Print only rows that contain this text.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="text: lines for people; json: for programs.")  # fmt: skip
+def top(by: Literal["service", "frontend"], sort: Literal["rate", "refused", "total", "name"], text: str,
+        output: str) -> None:  # fmt: skip
+    """Show new and refused connections per second by Service, and syncs per second with their duration and latency.
+
+    Connections are counted only if knft runs with --service-counters. It reads the kernel's counters every 5 seconds.
+
+    On a terminal, the screen follows the running knft. Keys: q ends, s changes the order, f shows frontends or
+    Services, / begins a filter that Enter ends, Esc clears it. Otherwise, and with -o json, the rates between two
+    readings are printed once.
+
+    Run it as root, in knft's container or on the host: it asks the knft of this network namespace.
+
+    Exit status 0: the rates were printed, or q was pressed. 1: no knft process answers, or the output could not be
+    written. 2: invalid flags.
+    """
+    from knft.cli.top import top as top_command  # noqa: PLC0415
+    from knft.cli.top_text import Selection  # noqa: PLC0415
+
+    top_command(Selection(by, sort, text), output)
 
 
 @cli.command(short_help="Print the last changes of Services and tables.")

@@ -38,6 +38,7 @@ class FlagOnlySettings(NamedTuple):
     sends_credentials_without_tls: bool = False
     max_sync_period: float = 3600.0
     sync_burst: int = 1
+    service_counters: bool = False
 
 
 def section_path(mode: str, field: str) -> str:
@@ -120,6 +121,7 @@ def _config(document: Document, flag_only: FlagOnlySettings, bind_address: str) 
         sync_period=_seconds(rules["syncPeriod"]),
         max_sync_period=flag_only.max_sync_period,
         sync_burst=flag_only.sync_burst,
+        service_counters=flag_only.service_counters,
     )
 
 

@@ -58,6 +58,7 @@ def load_settings(given: GivenFlags, hostname: str, read: Callable[[str], bytes]
             sends_credentials_without_tls=bool(given.get("--insecure-send-credentials-without-tls")),
             max_sync_period=_max_sync_period(given),
             sync_burst=given.get("--sync-burst", 1),
+            service_counters=bool(given.get("--service-counters")),
         )
     except UsageError as error:
         problems.append(str(error))

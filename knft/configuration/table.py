@@ -63,6 +63,8 @@ KNFT_OPTIONS = (
     Option("", ("--sync-burst",), INTEGER, SUPPORTED, "number of syncs that may follow each other without the minimum "
            "interval; kube-proxy up to 1.34 allowed 2", is_knft_only=True, applies_with_file=True, value_range=(1, 100),
            metavar="NUMBER", default_if_not_zero=1),
+    Option("", ("--service-counters",), BOOL, SUPPORTED, "count new, rejected and dropped connections for each "
+           "Service port, and serve the numbers as metrics", is_knft_only=True, applies_with_file=True),
     Option("", ("--insecure-send-credentials-without-tls",), BOOL, SUPPORTED, "send tokens and passwords to an http:// "
            "server too, directly or through a proxy; without this flag knft refuses to start", is_knft_only=True,
            applies_with_file=True),

@@ -5,7 +5,7 @@ Times are seconds since 1970; ages and durations are differences of the monotoni
 
 from msgspec import Struct
 
-STATUS_PATH, HISTORY_PATH = "/status", "/history"
+STATUS_PATH, HISTORY_PATH, COUNTERS_PATH = "/status", "/history", "/counters"
 MAX_NAMED = 20
 """The most Services that a list of an answer names; the counts include all."""
 
@@ -184,3 +184,49 @@ class History(Struct, frozen=True):
 
     entries: tuple[Entry, ...]
     dropped: int = 0
+
+
+class SyncTotals(Struct):
+    """The syncs of a family since the start, and how long they took; failed ones are included.
+
+    ``latencies`` counts changes of Pods and Services whose programming latency is known, and ``latency_seconds`` is the
+    sum of these latencies.
+    """
+
+    syncs: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    latencies: int = 0
+    latency_seconds: float = 0.0
+
+
+class FrontendCounters(Struct, frozen=True):
+    """The connections to a frontend of a Service port; ``address`` is "" for a NodePort.
+
+    ``refused`` are those of ``new`` that were rejected or dropped.
+    """
+
+    namespace: str
+    service: str
+    port: str
+    protocol: str
+    address: str
+    number: int
+    family: str
+    new: int
+    refused: int
+
+
+class Counters(Struct, frozen=True):
+    """The answer to ``knft top``. ``asked`` and ``read`` are times of the same monotonic clock, in seconds.
+
+    ``read`` is when knft read the frontends' counters last, None if it counts no connections or has not read them yet;
+    it reads them every ``interval`` seconds. Frontends without connections are not listed.
+    """
+
+    asked: float
+    read: float | None
+    interval: float
+    is_counting: bool
+    syncs: dict[str, SyncTotals]
+    frontends: tuple[FrontendCounters, ...] = ()

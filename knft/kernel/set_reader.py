@@ -10,7 +10,7 @@ behind it with NFT_SET_ELEM_INTERVAL_END. An element of a concatenation has NFTA
 
 import hashlib
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from knft.kernel import netlink_messages
 from knft.kernel import set_element_messages as messages
@@ -21,7 +21,7 @@ from knft.nft.expressions import Drop, Goto, Jump, Verdict
 from knft.nft.objects import ArrayName, Contents, ElementTimeout, Entry, Key
 from knft.nft.packed_array import EndpointIdFormat, PackedArray, SlotFormat, TargetFormat
 
-_SET_FLAGS, _KEY_TYPE, _DATA_TYPE = 3, 4, 6  # NFTA_SET_...
+_SET_FLAGS, _KEY_TYPE, _DATA_TYPE, _EXPRESSION, _EXPRESSIONS = 3, 4, 6, 17, 18  # NFTA_SET_...
 _INTERVAL, _MAP, _TIMEOUT, _OBJECT_MAP = 0x4, 0x8, 0x10, 0x40  # NFT_SET_...
 _VERDICT_DATA = 0xFFFFFF00  # NFT_DATA_VERDICT
 _ELEMENTS = 3  # NFTA_SET_ELEM_LIST_ELEMENTS
@@ -64,7 +64,12 @@ class SetReader:
 
     @property
     def digest(self) -> bytes:
-        """The digest of the declaration and the elements, in the order in which the kernel listed them."""
+        """The digest of the declaration and the elements, in the order in which the kernel listed them.
+
+        If packets change the elements' counters, it is that of the keys.
+        """
+        if self._kind.has_counters:
+            return hashlib.blake2b(repr(sorted(self._kind.keys())).encode(), digest_size=16).digest()
         return self._digest.digest()
 
     @property
@@ -119,6 +124,8 @@ def _kind_of(declaration: bytes) -> "_Kind":
         return _Unreadable(_NO_KEYS)
     keys = KeyCodec(tuple(KEY_PARTS[number] for number in key_types))
     match bool(flags & _MAP), flags & (_INTERVAL | _TIMEOUT):
+        case False, 0 if fields.keys() & {_EXPRESSION, _EXPRESSIONS}:
+            return _CountingMembers(keys)
         case False, special:
             return {0: _Members, _INTERVAL: _Intervals, _TIMEOUT: _Dynamic}.get(special, _Unreadable)(keys)
         case True, 0 if data == _VERDICT_DATA:
@@ -133,6 +140,8 @@ class _Kind:
     """The elements of a container; ``add_list`` and ``finish`` raise ValueError if knft never writes them."""
 
     has_repeats = False
+    has_counters = False
+    """Whether packets change what the kernel lists."""
 
     def __init__(self, keys: KeyCodec) -> None:
         """Start without elements."""
@@ -146,6 +155,10 @@ class _Kind:
 
     def add(self, element: _Element) -> None:
         """Add an element."""
+        raise NotImplementedError
+
+    def keys(self) -> Iterable[Key]:
+        """Return the keys of the elements of a set with counters."""
         raise NotImplementedError
 
     def finish(self, name: str, contents: Contents) -> None:
@@ -194,6 +207,15 @@ class _Members(_Kind):
 
     def finish(self, name: str, contents: Contents) -> None:
         contents.members.update((name, key) for key in self._members)
+
+
+class _CountingMembers(_Members):
+    """The elements of a set whose elements count packets."""
+
+    has_counters = True
+
+    def keys(self) -> Iterable[Key]:
+        return self._members
 
 
 class _Verdicts(_Kind):

@@ -119,6 +119,20 @@ class Container(Struct, frozen=True):
         """Whether elements have values."""
         return bool(self.data)
 
+    @property
+    def has_counters(self) -> bool:
+        """Whether each element counts the packets that match it."""
+        return False
+
+
+class CountingSet(Container, frozen=True):
+    """The declaration of a set whose elements count the packets that match them."""
+
+    @property
+    def has_counters(self) -> bool:
+        """Whether each element counts the packets that match it."""
+        return True
+
 
 class Contents(Struct):
     """The elements of a table's containers, or a subset of them, and the chains that belong to Service ports.

@@ -19,6 +19,7 @@ from knft.nft.expressions import Goto
 from knft.nft.objects import Array, ArrayName, Contents, EndpointId, Entry, Key, Target
 from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends, names
+from knft.render.counters import counter_members, counting_verdict
 from knft.render.endpoint_ids import assign_ids, ids_of_contents, previous_ids
 from knft.render.order import stable_order
 from knft.render.pools import (
@@ -71,12 +72,14 @@ def render_plan(
     contents = Contents.empty()
     contents.members.add((names.CLUSTER_IPS, (plan.port.cluster_ip,)))
     contents.members.update(_hairpins(plan))
+    if config.service_counters:
+        contents.members.update(counter_members(plan))
     chains: dict[SharedChain, None] = {}
     comment = str(plan.name)
     has_wide_endpoints = wide is not None and wide.endpoints
     arrays = _EndpointArrays(plan, previous, wide, contents)
     for frontend in plan.frontends:
-        _add_rejection(plan, frontend, comment, contents)
+        _add_rejection(plan, frontend, comment, contents, config)
         _add_source_ranges(plan, frontend, wide, comment, contents)
         needed = () if has_wide_endpoints else _shared_chains(plan, frontend)
         arrays.add_frontend(_pools(needed), frontend)
@@ -150,9 +153,11 @@ def _hairpins(plan: ServicePlan) -> list[tuple[str, Key]]:
     return [(names.HAIRPIN, (address, address, protocol, port)) for address, port in local]
 
 
-def _add_rejection(plan: ServicePlan, frontend: Frontend, comment: str, contents: Contents) -> None:
+def _add_rejection(plan: ServicePlan, frontend: Frontend, comment: str, contents: Contents, config: Config) -> None:
     """Add the element that rejects or drops a frontend's traffic if it has no endpoint."""
     verdict = frontends.filter_verdict(frontends.traffic_action(plan, frontend))
+    if verdict is not None and config.service_counters:
+        verdict = counting_verdict(verdict, frontend)
     if verdict is not None:
         contents.entries[frontends.no_endpoint_element(frontend)] = Entry(verdict, comment)
 

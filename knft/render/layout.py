@@ -22,6 +22,13 @@ from knft.nft.transaction import Transaction
 from knft.protocols import NFT_PROTOCOLS
 from knft.render import names
 from knft.render.affinity import MAX_CLIENTS, clients_set
+from knft.render.counters import (
+    count_connection,
+    count_denied_source,
+    count_nodeport_connection,
+    counter_chains,
+    counter_containers,
+)
 from knft.render.names import REJECT_CHAIN
 from knft.render.pools import (
     AffinityPool,
@@ -52,8 +59,8 @@ def pool_kinds() -> tuple[PoolKind, ...]:
     )
 
 
-def containers(family: Family) -> tuple[Container, ...]:
-    """Return the declarations of all sets and maps of a family's table."""
+def containers(family: Family, *, counters: bool = False) -> tuple[Container, ...]:
+    """Return the declarations of all sets and maps of a family's table, with those that count connections or not."""
     address = "ipv4_addr" if family is Family.IPV4 else "ipv6_addr"
     frontend, nodeport = f"{address} . inet_proto . inet_service", "inet_proto . inet_service"
     hairpin = f"{address} . {frontend}"
@@ -87,6 +94,7 @@ def containers(family: Family) -> tuple[Container, ...]:
         ),
         *(declared for kind in pool_kinds() for declared in _endpoint_maps(kind, family.nft)),
         *wide_containers(family.nft),
+        *(counter_containers(family) if counters else ()),
     )
 
 
@@ -112,9 +120,9 @@ def _earlier_containers(family: Family) -> tuple[Container, ...]:
 
 
 @cache
-def container_names(family: Family) -> frozenset[str]:
+def container_names(family: Family, *, counters: bool = False) -> frozenset[str]:
     """Return the names of all sets and maps."""
-    return frozenset(container.name for container in containers(family))
+    return frozenset(container.name for container in containers(family, counters=counters))
 
 
 @cache
@@ -138,7 +146,8 @@ def constant_chains(family: Family, config: Config) -> tuple[Chain, ...]:
     """Return the chains that do not depend on Services: regular chains, then base chains (those with a hook)."""
     return (
         Chain(REJECT_CHAIN, (nft.Rule((nft.Reject(),)),)),
-        Chain("firewall-check", _firewall_rules(family)),
+        *(counter_chains(family) if config.service_counters else ()),
+        Chain("firewall-check", _firewall_rules(family, config)),
         Chain("services", _services_rules(family, config)),
         Chain("service-endpoints-check", (_on_frontend(family, names.NO_ENDPOINT_SERVICES),)),
         Chain("nodeport-endpoints-check", (_on_nodeport(family, config, names.NO_ENDPOINT_NODEPORTS),)),
@@ -182,11 +191,15 @@ def _on_frontend(family: Family, verdicts: str) -> nft.Rule:
 
 def _on_nodeport(family: Family, config: Config, verdicts: str) -> nft.Rule:
     lookup = nft.VerdictMap(nft.Concat(_SERVICE_PORT), verdicts)
+    return nft.Rule((*_to_nodeport_addresses(family, config), lookup))
+
+
+def _to_nodeport_addresses(family: Family, config: Config) -> tuple[nft.Match, ...]:
+    """Return the conditions for packets to addresses that accept NodePort traffic."""
     if not config.nodeports_on_all_addresses(family):
-        return nft.Rule((nft.Match(_daddr(family), nft.Reference(names.NODEPORT_IPS)), lookup))
+        return (nft.Match(_daddr(family), nft.Reference(names.NODEPORT_IPS)),)
     local = nft.Match(nft.FibType("daddr"), "local")
-    not_loopback = nft.Match(_daddr(family), nft.Network(_LOOPBACK[family]), "!=")
-    return nft.Rule((local, not_loopback, lookup))
+    return (local, nft.Match(_daddr(family), nft.Network(_LOOPBACK[family]), "!="))
 
 
 def _services_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
@@ -197,14 +210,16 @@ def _services_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
     else:
         comment = "masquerade cluster IP traffic from outside the cluster"
         masquerade = nft.Rule((to_cluster_ip, match_outside_source(family, config), mark), comment)
-    return (
-        masquerade,
-        _on_frontend(family, names.SERVICE_IPS),
-        _on_nodeport(family, config, names.SERVICE_NODEPORTS),
-    )
+    to_services = _on_frontend(family, names.SERVICE_IPS)
+    to_nodeports = _on_nodeport(family, config, names.SERVICE_NODEPORTS)
+    if not config.service_counters:
+        return (masquerade, to_services, to_nodeports)
+    # A nat chain sees each connection once, so these count connections, and not packets before the first reply.
+    count_nodeport = count_nodeport_connection(_to_nodeport_addresses(family, config))
+    return (masquerade, count_connection(family), to_services, count_nodeport, to_nodeports)
 
 
-def _firewall_rules(family: Family) -> tuple[nft.Rule, ...]:
+def _firewall_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
     frontend = (_daddr(family), *_SERVICE_PORT)
     source = nft.Payload(family.nft, "saddr")
     # "ct protocol" is "meta l4proto" in network byte order, which a set with intervals needs. libnftables 1.0.6
@@ -213,6 +228,7 @@ def _firewall_rules(family: Family) -> tuple[nft.Rule, ...]:
     source_restricted = nft.Match(nft.Concat(frontend), nft.Reference(names.SOURCE_RESTRICTED_FRONTENDS))
     not_allowed = nft.Match(nft.Concat(range_key), nft.Reference(names.SOURCE_RANGES), "!=")
     return (
+        *count_denied_source((source_restricted, not_allowed), family, config),
         nft.Rule((source_restricted, not_allowed, nft.Drop()), "load balancer source ranges"),
         _on_frontend(family, names.SOURCE_RANGE_CHAINS),
     )
@@ -262,7 +278,9 @@ def markers(family: Family, config: Config) -> tuple[str, str]:
     Comments of containers do not count.
     """
     chains = constant_chains(family, config)
-    declared = tuple(structs.replace(container, comment="") for container in containers(family))
+    declared = tuple(
+        structs.replace(container, comment="") for container in containers(family, counters=config.service_counters)
+    )
     shared = tuple(shared_chain(spec, family, config) for spec in _shared_chain_samples())
     return LAYOUT_MARKERS[family], f"{RULES_MARKER}{_digest((declared, chains, shared))}"
 
@@ -286,18 +304,14 @@ def _digest(described: object) -> str:
     return hashlib.sha256(repr(described).encode()).hexdigest()[:8]
 
 
-def _table(family: Family, chains: tuple[Chain, ...]) -> Table:
-    return Table(family.nft, names.TABLE, names.COMMENT, containers(family), chains, {})
-
-
 def constant_chains_with_markers(family: Family, config: Config) -> tuple[Chain, ...]:
     """Return all chains that do not depend on Services, followed by the marker chains."""
     return (*constant_chains(family, config), *(Chain(name) for name in markers(family, config)))
 
 
-def declarations(family: Family) -> Table:
+def declarations(family: Family, *, counters: bool = False) -> Table:
     """Return the table with only its sets and maps; knft sends them as nft text before it sends anything else."""
-    return _table(family, ())
+    return Table(family.nft, names.TABLE, names.COMMENT, containers(family, counters=counters), (), {})
 
 
 def whole_table(

@@ -37,6 +37,16 @@ a sync deletes them if no Service port needs them."""
 
 REJECT_CHAIN = "reject-chain"
 
+CONNECTIONS, NODEPORT_CONNECTIONS = "service-connections", "nodeport-connections"
+"""Frontends with the number of new connections (``knft.render.counters``)."""
+REJECTED, NODEPORT_REJECTED = "rejected-service-connections", "rejected-nodeport-connections"
+DROPPED, NODEPORT_DROPPED = "dropped-service-connections", "dropped-nodeport-connections"
+REJECTED_SERVICES, REJECTED_NODEPORTS = "rejected-services", "rejected-nodeports"
+DROPPED_SERVICES, DROPPED_NODEPORTS = "dropped-services", "dropped-nodeports"
+"""Chains that count a packet and then reject or drop it."""
+COUNTER_SETS = frozenset({CONNECTIONS, NODEPORT_CONNECTIONS, REJECTED, NODEPORT_REJECTED, DROPPED, NODEPORT_DROPPED})
+"""The sets whose elements count connections; they exist only with ``--service-counters``."""
+
 
 def endpoint_ids_map(endpoint_map: str) -> str:
     """Return the name of the map with the IDs of the endpoints in an endpoint map."""

@@ -33,6 +33,7 @@ from knft.nft.objects import COMMENT_BYTES, ArrayName, Chain, Container, Content
 from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends
 from knft.render.affinity import MAX_BLOCK_SIZE, EndpointLookup, affinity_rules, known_rules
+from knft.render.counters import count_denied_source
 from knft.render.frontends import TrafficClass
 from knft.render.names import SERVICE_IPS, SERVICE_NODEPORTS, WIDE_IDS, WIDE_MAP_PREFIX, WIDE_PREFIX
 from knft.render.pools import external_rules
@@ -223,7 +224,7 @@ def wide_chains(plan: ServicePlan, wide: WidePort, family: Family, config: Confi
             rules = external_rules(plan.external, partial(wide_chain_name, wide), family, config)
             yield Chain(wide_chain_name(wide, "external"), rules)
     if wide.source_ranges:
-        yield Chain(wide_chain_name(wide, "sources"), tuple(_source_rules(plan.allowed_sources, family.nft)))
+        yield Chain(wide_chain_name(wide, "sources"), tuple(_source_rules(plan.allowed_sources, family, config)))
 
 
 def _endpoint_chains(
@@ -253,9 +254,10 @@ def _endpoint_rules(lookup: EndpointLookup, size: int) -> Iterator[nft.Rule]:
         yield nft.Rule((*lookup.conditions, lookup.translate(nft.RandomNumber(modulus))))
 
 
-def _source_rules(allowed: Iterable[str], family: NftFamily) -> Iterator[nft.Rule]:
-    source = nft.Payload(family, "saddr")
+def _source_rules(allowed: Iterable[str], family: Family, config: Config) -> Iterator[nft.Rule]:
+    source = nft.Payload(family.nft, "saddr")
     for cidr in allowed:
         matches = () if cidr.endswith("/0") else (nft.Match(source, nft.Network(cidr)),)
         yield nft.Rule((*matches, nft.Return()))
+    yield from count_denied_source((), family, config)
     yield nft.Rule((nft.Drop(),), "load balancer source ranges")

@@ -48,7 +48,7 @@ class ControlServer:
             if not self._has_warned:
                 self._has_warned = True
                 log.warning(
-                    "'knft status' and 'knft history' get no answer: cannot listen at the control socket: %s; knft "
+                    "'knft status', 'history' and 'top' get no answer: cannot listen at the control socket: %s; knft "
                     "retries every %d s",
                     error.strerror,
                     RETRY_SECONDS,

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from knft.configuration.settings import Settings
-from knft.control.messages import HISTORY_PATH, STATUS_PATH, SourceStatus
+from knft.control.messages import COUNTERS_PATH, HISTORY_PATH, STATUS_PATH, SourceStatus
 from knft.kernel.process import WorkerProcess
 from knft.serve.control_server import ControlServer
 from knft.serve.events import EventReporter, OnEvent, node_event
@@ -15,6 +16,7 @@ from knft.serve.history import ChangeHistory
 from knft.serve.http_message import JSON, Response
 from knft.serve.http_server import HttpServer
 from knft.serve.http_thread import HttpThread
+from knft.serve.kernel_counters import KernelCounters
 from knft.serve.last_syncs import LastSyncs
 from knft.serve.metrics import Metrics, ScrapeCollector
 from knft.serve.metrics_observer import MetricsObserver, read_scrape_values
@@ -22,9 +24,13 @@ from knft.serve.pages import MetricsSource, ProcessInfo, Router, health_router, 
 from knft.serve.proxy_health import ProxyHealth
 from knft.serve.service_health import ServiceHealth
 from knft.serve.sockets import split_address
+from knft.serve.sync_rates import SyncRates
 from knft.serve.timestamp import Clock, now
 from knft.sync.daemon import Daemon
 from knft.sync.observer import SyncObserver
+
+if TYPE_CHECKING:
+    from knft.serve.service_counters import ServiceCounters
 
 
 class Monitoring:
@@ -58,7 +64,12 @@ class Monitoring:
         self.metrics = Metrics()
         self.health = health
         self.last_syncs = LastSyncs(clock)
+        self.kernel_counters = KernelCounters(_service_counters(clock) if config.service_counters else None)
+        self.metrics.register(self.kernel_counters)
+        if self.kernel_counters.services is not None:
+            self.metrics.register_text(self.kernel_counters.services.connections_text)
         self.history = ChangeHistory(clock)
+        self.sync_rates = SyncRates(clock)
         self.service_health = ServiceHealth(
             config, thread, self.health.is_healthy, on_event, own_ports=_own_ports(settings)
         )
@@ -68,6 +79,8 @@ class Monitoring:
             self.service_health,
             EventReporter(config.node_name, on_event),
             self.last_syncs,
+            self.sync_rates,
+            *([self.kernel_counters.services] if self.kernel_counters.services is not None else []),
         )
 
         def report_failure(reason: str, message: str) -> None:
@@ -103,7 +116,7 @@ class Monitoring:
         self.metrics.register(collector)
 
     def serve_commands(self, port_id: int, node_name: str, daemon: Daemon, source: Callable[[], SourceStatus]) -> None:
-        """Answer ``knft status`` and ``knft history``; ``port_id`` is that of the instance lock's socket.
+        """Answer ``knft status``, ``knft history`` and ``knft top``; ``port_id`` is that of the instance lock's socket.
 
         ``source`` returns where the objects come from.
         """
@@ -117,7 +130,11 @@ class Monitoring:
         def history() -> Response:
             return Response(HTTPStatus.OK, msgspec.json.encode(self.history.read()), JSON)
 
-        router = Router({STATUS_PATH: status, HISTORY_PATH: history})
+        def counters() -> Response:
+            found = self.sync_rates.read(self.kernel_counters.services)
+            return Response(HTTPStatus.OK, msgspec.json.encode(found), JSON)
+
+        router = Router({STATUS_PATH: status, HISTORY_PATH: history, COUNTERS_PATH: counters})
         self._thread.call_soon(ControlServer(self._thread, port_id, router).start)
 
     def start(self) -> None:
@@ -129,6 +146,12 @@ class Monitoring:
     def stop(self) -> None:
         """Release every port; does nothing if stopped already."""
         self._thread.stop()
+
+
+def _service_counters(clock: Clock) -> "ServiceCounters":
+    from knft.serve.service_counters import ServiceCounters  # noqa: PLC0415 - few processes count
+
+    return ServiceCounters(clock)
 
 
 def _own_ports(settings: Settings) -> dict[int, str]:

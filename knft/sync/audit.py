@@ -59,8 +59,8 @@ def find_differences(
     """
     if listing is None:
         return {("table", ())}
-    discard_foreign_contents(listing.contents, family)
-    declared = {container.name for container in layout.containers(family)}
+    discard_foreign_contents(listing.contents, family, config)
+    declared = layout.container_names(family, counters=config.service_counters)
     owned = expected.contents.chains
     listed = Contents(listing.contents.entries, listing.contents.arrays, listing.contents.members, {})
     changes = diff_contents(

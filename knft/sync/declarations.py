@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from knft.config import Config
 from knft.families import Family
 from knft.render import layout
 from knft.sync.table_interface import TableInterface
@@ -15,9 +16,9 @@ class Declarations:
     without end.
     """
 
-    def __init__(self, family: Family) -> None:
+    def __init__(self, family: Family, config: Config) -> None:
         """Start with declarations that the kernel has not accepted."""
-        self._table = layout.declarations(family)
+        self._table = layout.declarations(family, counters=config.service_counters)
         self._accepted: dict[str, Any] = {}
 
     def are_in_force(self, snapshot: TableSnapshot, *, may_be_foreign: bool) -> bool:

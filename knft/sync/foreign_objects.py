@@ -63,7 +63,7 @@ def find_foreign_objects(listing: TableListing, family: Family, config: Config) 
         for name, rules in listing.rule_counts.items()
         if name not in constant_chains and not (_depends_on_services(name) or (layout.is_marker(name) and not rules))
     } - base_chains
-    declared = {container.name for container in layout.containers(family)}
+    declared = layout.container_names(family, counters=config.service_counters)
     containers = {each for each in listing.declarations if each.name not in declared}
     return ForeignObjects(
         frozenset(NamedObject(_CHAIN, name) for name in base_chains),

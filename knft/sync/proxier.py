@@ -81,7 +81,7 @@ class Proxier:
         self._orphan_retry: RetryState | None = None
         """Set while the kernel refuses to remove orphans (``SpecialOwner.UNCLAIMED``)."""
         self._removal_hold = RemovalHold()
-        self._declarations = Declarations(family)
+        self._declarations = Declarations(family, config)
         self._counters = SyncCounters()
         self._removals_reported = 0
         """How many refused removals were in earlier reports."""

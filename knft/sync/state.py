@@ -16,7 +16,7 @@ from knft.model.endpoint import Endpoint
 from knft.model.names import NamespacedName, ServicePortName
 from knft.model.node import NodeView
 from knft.model.objects import EndpointSlice, Service
-from knft.model.plan import ServicePlan
+from knft.model.plan import Frontend, ServicePlan
 from knft.model.service_port import ServicePort
 from knft.sync.change_origins import ChangeOrigins
 from knft.sync.service_events import Arrival, ReceivedEvent, ServiceEvents
@@ -256,6 +256,10 @@ class ServiceState:
     def service_port(self, name: ServicePortName) -> ServicePort | None:
         """Return one Service port, or None if it does not exist."""
         return self._services.ports.get(name)
+
+    def frontends(self, name: ServicePortName) -> tuple[Frontend, ...]:
+        """Return the frontends that one Service port owns; none if it does not exist."""
+        return self._frontends.owned_by(name) if name in self._services.ports else ()
 
     def is_sticky(self, name: ServicePortName) -> bool:
         """Whether there is a Service port of that name with session affinity."""

@@ -19,12 +19,14 @@ from msgspec import Struct
 
 from knft.delta.diff import ContentsDiff
 from knft.delta.programmed import ProgrammedContents
-from knft.nft.expressions import Drop
+from knft.nft.expressions import Drop, Goto, Verdict
 from knft.nft.objects import ArrayName, Contents, Key
 from knft.render import layout
 from knft.render.affinity import covered_end
 from knft.render.names import (
     CLUSTER_IPS,
+    DROPPED_NODEPORTS,
+    DROPPED_SERVICES,
     HAIRPIN,
     NO_ENDPOINT_NODEPORTS,
     NO_ENDPOINT_SERVICES,
@@ -144,8 +146,12 @@ def _obsolete_rejections(old: Contents, new: Contents) -> Iterator[tuple[str, Ke
     for (container, key), entry in old.entries.items():
         if (container, key) in new.entries or (_SERVING_MAPS.get(container, ""), key) not in new.entries:
             continue
-        if isinstance(entry.verdict, Drop) or (CLUSTER_IPS, key[:1]) not in new.members:
+        if _drops(entry.verdict) or (CLUSTER_IPS, key[:1]) not in new.members:
             yield container, key
+
+
+def _drops(verdict: Verdict) -> bool:
+    return isinstance(verdict, Drop) or verdict in (Goto(DROPPED_SERVICES), Goto(DROPPED_NODEPORTS))
 
 
 def _is_served_otherwise(old: Contents, new: Contents | None) -> bool:

@@ -84,7 +84,7 @@ class TableRepair:
         try:
             listing = self._table.read()
         except UnavailableError:
-            kept = [container.name for container in layout.containers(self._family)]
+            kept = layout.container_names(self._family, counters=self._config.service_counters)
             if not self._table.delete_newer_sets(kept):
                 raise
             listing = self._table.read()

@@ -9,14 +9,13 @@ from msgspec import structs
 from knft.config import Config
 from knft.delta.programmed import ProgrammedContents
 from knft.errors import KernelError, UnavailableError
-from knft.families import Family
 from knft.model.names import ServicePortName
 from knft.nft.codec.listing import TableListing
 from knft.nft.expressions import Goto, Jump
-from knft.nft.objects import ArrayName, Contents, Entry, Key, Value
+from knft.nft.objects import ArrayName, Container, Contents, Entry, Key, Table, Value
 from knft.nft.transaction import Transaction
 from knft.render import layout
-from knft.render.names import CLIENTS, HAIRPIN, TABLE
+from knft.render.names import CLIENTS, COUNTER_SETS, HAIRPIN, TABLE
 from knft.sync.audit import (
     ExpectedContents,
     TablePosition,
@@ -33,8 +32,8 @@ from knft.sync.state import ServiceState
 from knft.sync.table_interface import TableInterface
 from knft.sync.table_snapshot import Owner, SpecialOwner, TableSnapshot, TableState
 
-ENDPOINT_SETS = frozenset({HAIRPIN})
-"""Sets with an element for each endpoint."""
+ENDPOINT_SETS = frozenset({HAIRPIN}) | COUNTER_SETS
+"""Sets with an element for each endpoint or each frontend, which may be added before verdicts lead to endpoints."""
 
 _IN_USE = "Device or resource busy"  # EBUSY in libnftables' messages
 
@@ -139,19 +138,21 @@ class TableWriter:
                     self._table.commit(piece)
                 return self._commit_main(main)
             case TableState.MISSING if transaction.new_chains:
-                self._table.declare(layout.declarations(family))
+                self._table.declare(self._declarations())
                 for piece in transaction.new_chains_phase(MAX_NEW_RULES):
                     self._table.commit(piece)
                 self._send_endpoints(endpoints)
                 self._table.commit(main)
             case TableState.MISSING:
-                self._table.create(layout.declarations(family), transaction)
+                self._table.create(self._declarations(), transaction)
             case TableState.INCOMPATIBLE:
-                declared = layout.declarations(family)
                 clients = self._table.dynamic_elements().get(CLIENTS, {})
                 known = {key: value for key, value in clients.items() if _is_client(key)}
-                self._table.replace(layout.whole_table(declared, transaction, {CLIENTS: known | former}))
+                self._table.replace(layout.whole_table(self._declarations(), transaction, {CLIENTS: known | former}))
         return ()
+
+    def _declarations(self) -> Table:
+        return layout.declarations(self._state.node.family, counters=self._config.service_counters)
 
     def _former_clients(self, snapshot: TableSnapshot, prepared: PreparedTransaction) -> dict[Key, Value]:
         """Return the clients with session affinity that are in the table of an earlier version, before the switch."""
@@ -206,7 +207,7 @@ class TableWriter:
         programmed.chains.update(written)
         programmed.record_deleted(written)
         programmed.chains.difference_update(prepared.emptied_chains)
-        programmed.containers |= layout.container_names(self._state.node.family)
+        programmed.containers |= layout.container_names(self._state.node.family, counters=self._config.service_counters)
         for name, number in prepared.wide.items():
             if number is None:
                 self.wide.pop(name, None)
@@ -223,7 +224,7 @@ class TableWriter:
                 self._table.commit(piece)
                 sent += 1
         except KernelError:
-            refused = _removed_contents(pieces[sent:], self._state.node.family)
+            refused = _removed_contents(pieces[sent:], self._declarations().containers)
             unclaimed = snapshot.programmed.get(SpecialOwner.UNCLAIMED)
             snapshot.programmed.apply(
                 {SpecialOwner.UNCLAIMED: refused if unclaimed is None else Contents.merged((unclaimed, refused))}
@@ -312,10 +313,10 @@ def _is_client(key: Key) -> bool:
             return False
 
 
-def _removed_contents(pieces: Iterable[Transaction], family: Family) -> Contents:
+def _removed_contents(pieces: Iterable[Transaction], declared: Iterable[Container]) -> Contents:
     """Return the elements that pieces of a cleanup phase remove; the values of map elements are unknown."""
     contents = Contents.empty()
-    containers = {container.name: container for container in layout.containers(family)}
+    containers = {container.name: container for container in declared}
     arrays: dict[ArrayName, set[int]] = {}
     for container, keys in (removed for piece in pieces for removed in piece.removed.items()):
         for key in keys:

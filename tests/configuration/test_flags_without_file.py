@@ -57,6 +57,11 @@ def test_limits_of_the_runner() -> None:
     assert (config.max_sync_period, config.sync_burst) == (30, 2)
 
 
+def test_connections_are_counted_only_if_asked_for() -> None:
+    assert not load().config.service_counters
+    assert load("--service-counters").config.service_counters
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

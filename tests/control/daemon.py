@@ -21,7 +21,9 @@ import sys
 from knft.cli.main import main
 from knft.errors import KernelError
 from knft.kernel.table import KernelTable
+from knft.serve import kernel_counters
 
+kernel_counters.READ_SECONDS = 0.2
 commit = KernelTable.commit
 
 def refuse_one_address(table, transaction):
@@ -37,14 +39,14 @@ main()
 class ControlledKnft(LoggedProcess):
     """``knft run``, and commands that ask it; its kernel refuses ``REFUSED_ADDRESS``."""
 
-    def __init__(self, folder: Path, endpoints: Sequence[int] = (11, 12, 13)) -> None:
+    def __init__(self, folder: Path, endpoints: Sequence[int] = (11, 12, 13), *flags: str) -> None:
         """Start with Service ``default/web`` and endpoints such as 10.244.2.11, without waiting for the first sync."""
         self.namespace = Namespace.create("controlled")
         self._manifests = folder / "manifests"
         self._manifests.mkdir()
         self.write("web", service("web", 1), *slices("web", endpoints))
         arguments = ["run", "--manifests", str(self._manifests), *NODE_FLAG, "--min-sync-period", "0", "-v2"]
-        arguments += ["--sync-period", "1s"]  # after which a quarantined Service port is retried
+        arguments += [*flags, "--sync-period", "1s"]  # after which a quarantined Service port is retried
         super().__init__(self.namespace, [sys.executable, "-P", "-c", _RUN, *arguments], folder / "log")
 
     def write(self, name: str, *objects: dict[str, Any]) -> None:

@@ -9,13 +9,20 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.serve.expected_metrics import KNFT_METRICS, KUBE_PROXY_METRICS, PROCESS_METRICS, ExpectedMetric
+from tests.serve.expected_metrics import (
+    KNFT_METRICS,
+    KUBE_PROXY_METRICS,
+    PROCESS_METRICS,
+    SERVICE_COUNTER_METRICS,
+    ExpectedMetric,
+)
 
 CHECKOUT = Path(__file__).parents[2]
 FOLDER = CHECKOUT / "deploy" / "kustomize" / "components" / "monitoring"
 METRICS = (
     KNFT_METRICS
     | KUBE_PROXY_METRICS
+    | SERVICE_COUNTER_METRICS
     | {
         # With --manifests (tests/source).
         "knft_removals_held": ExpectedMetric("gauge"),

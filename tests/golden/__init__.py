@@ -32,6 +32,7 @@ OTHERS = {
     "pods-by-node": Config("node-1", detect_local_mode="NodeCIDR"),
     "pods-by-interface": Config("node-1", detect_local_mode="InterfaceNamePrefix", pod_interface="veth*"),
     "node-ports-everywhere": Config("node-1", cluster_cidrs=PODS, nodeport_addresses=("all",)),
+    "service-counters": Config("node-1", cluster_cidrs=PODS, service_counters=True),
 }
 
 

@@ -78,7 +78,21 @@ KNFT_METRICS = {
     "knft_events_dropped_total": ExpectedMetric("counter"),
     "knft_health_check_services": ExpectedMetric("gauge", BY_FAMILY),
     "knft_health_check_listen_failures_total": ExpectedMetric("counter", BY_FAMILY),
+    "knft_conntrack_entries": ExpectedMetric("gauge"),
+    "knft_conntrack_max_entries": ExpectedMetric("gauge"),
+    "knft_conntrack_insert_failures_total": ExpectedMetric("counter"),
+    "knft_conntrack_drops_total": ExpectedMetric("counter"),
+    "knft_conntrack_early_drops_total": ExpectedMetric("counter"),
 }
+
+SERVICE_PORT = ("namespace", "port", "service")
+SERVICE_COUNTER_METRICS = {
+    "knft_service_connections_total": ExpectedMetric("counter", SERVICE_PORT),
+    "knft_service_refused_connections_total": ExpectedMetric("counter", ("action", *SERVICE_PORT)),
+    "knft_service_counters_left_out": ExpectedMetric("gauge"),
+    "knft_service_counters_last_read_timestamp_seconds": ExpectedMetric("gauge"),
+}
+"""Those with ``--service-counters``."""
 
 SLI_METRICS = {
     "kubernetes_healthcheck": ExpectedMetric("gauge", ("name", "type")),

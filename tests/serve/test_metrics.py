@@ -2,10 +2,12 @@
 
 import importlib
 import re
+import socket
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from knft.families import Family
 from tests.serve.expected_metrics import (
@@ -13,12 +15,14 @@ from tests.serve.expected_metrics import (
     KNFT_METRICS,
     KUBE_PROXY_METRICS,
     PROCESS_METRICS,
+    SERVICE_COUNTER_METRICS,
     SLI_METRICS,
     ExpectedMetric,
 )
 from tests.serve.metric_values import CHANGED_METRICS, slices_changed_ago
 from tests.serve.node import HEALTH, METRICS, MonitoredNode
-from tests.support.kernel_harness import service
+from tests.support.kernel_harness import CONFIG, service
+from tests.support.lab.namespace import Namespace
 from tests.support.refused_services import refuse_address
 
 pytestmark = pytest.mark.kernel
@@ -48,6 +52,7 @@ def _set_every_metric(node: MonitoredNode) -> None:
     node.get(METRICS, "/healthz")
     node.monitoring.metrics.observe_conntrack_reconcile(V4, 0.1, 1)
     node.monitoring.metrics.observe_api_request("200", "GET", "host:6443", 0.1)
+    node.monitoring.kernel_counters.read()
 
 
 def _parse_metrics(text: str) -> dict[str, ExpectedMetric]:
@@ -80,6 +85,31 @@ def test_metrics_are_exactly_the_expected_ones(node: MonitoredNode) -> None:
     assert _parse_metrics(node.get(METRICS, "/metrics/slis").body.decode()) == SLI_METRICS
 
 
+def test_metrics_of_service_ports_are_exactly_the_expected_ones(namespace: Namespace) -> None:
+    with MonitoredNode(namespace, structs.replace(CONFIG, service_counters=True)) as node:
+        node.apply_and_sync(service("web"), service("db", 11))
+        first = _service_series(node)
+        namespace.run(["ip", "route", "add", "local", "10.96.0.0/16", "dev", "lo"])
+        with socket.socket() as client:
+            client.settimeout(0)  # A client that waits in connect() misses the rejection, and sends again.
+            client.connect_ex(("10.96.0.10", 80))
+        assert _service_series(node) == first
+        node.monitoring.kernel_counters.read()
+        found = _parse_metrics(node.get(METRICS, "/metrics").body.decode())
+        series = _service_series(node)
+    assert first == {}
+    assert series == {
+        'knft_service_connections_total{namespace="default",port="http",service="db"}': 0,
+        'knft_service_connections_total{namespace="default",port="http",service="web"}': 1,
+        'knft_service_refused_connections_total{action="rejected",namespace="default",port="http",service="web"}': 1,
+    }
+    assert {name: found[name] for name in SERVICE_COUNTER_METRICS} == SERVICE_COUNTER_METRICS
+
+
+def _service_series(node: MonitoredNode) -> dict[str, float]:
+    return {key: value for key, value in node.scrape().items() if re.match(r"knft_service_\w+_total", key)}
+
+
 def test_deliberately_absent_metrics_are_absent(node: MonitoredNode) -> None:
     _set_every_metric(node)
     names = {key.partition("{")[0] for key in node.scrape()}
@@ -89,6 +119,7 @@ def test_deliberately_absent_metrics_are_absent(node: MonitoredNode) -> None:
 
 
 def test_every_metric_has_help_text(node: MonitoredNode) -> None:
+    node.monitoring.kernel_counters.read()
     text = node.get(METRICS, "/metrics").body.decode()
     helped = {line.split()[2] for line in text.splitlines() if line.startswith("# HELP") and len(line.split()) > 4}
     assert helped >= KUBE_PROXY_METRICS.keys() | KNFT_METRICS.keys()
@@ -103,7 +134,11 @@ def test_every_metric_is_changed_by_some_test() -> None:
 
 def test_documentation_lists_knft_metrics_and_absent_metrics() -> None:
     text = (Path(__file__).parents[2] / "docs/operations/metrics.md").read_text()
-    assert [name for name in (*KNFT_METRICS, *KUBE_PROXY_METRICS, *SLI_METRICS) if f"`{name}`" not in text] == []
+    assert [
+        name
+        for name in (*KNFT_METRICS, *SERVICE_COUNTER_METRICS, *KUBE_PROXY_METRICS, *SLI_METRICS)
+        if f"`{name}`" not in text
+    ] == []
     patterns = re.findall(r"`([a-z][a-z_*]*)`", text)
     assert [name for name in ABSENT_METRICS if not any(fnmatch(name, pattern) for pattern in patterns)] == []
 

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import threading
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -214,3 +215,33 @@ def test_open_file_descriptors_are_counted(node: MonitoredNode) -> None:
     with socket.socket(), socket.socket():
         assert node.scrape()["process_open_fds"] == before["process_open_fds"] + 2
     wait_until(lambda: node.scrape()["process_cpu_seconds_total"] > before["process_cpu_seconds_total"])
+
+
+@changes_metrics(
+    "knft_conntrack_entries",
+    "knft_conntrack_max_entries",
+    "knft_conntrack_insert_failures_total",
+    "knft_conntrack_drops_total",
+    "knft_conntrack_early_drops_total",
+)
+def test_conntrack_entries_and_failures_are_counted(node: MonitoredNode) -> None:
+    """Connections that get the source port of another one cannot be tracked, so the kernel drops their packets."""
+    node.namespace.run(
+        ["nft", "-f", "-"],
+        stdin="table ip clash {\nchain postrouting {\ntype nat hook postrouting priority 100\n"
+        "tcp dport 80 snat to 127.0.0.9:1000\n}\n}",
+    )
+    with ExitStack() as opened:
+        opened.enter_context(socket.create_server(("127.0.0.1", 80)))
+        opened.enter_context(socket.create_connection(("127.0.0.1", 80)))
+        for _ in range(2):
+            client = opened.enter_context(socket.socket())
+            client.settimeout(0)
+            client.connect_ex(("127.0.0.1", 80))
+        node.monitoring.kernel_counters.read()
+    assert value(node, "knft_conntrack_entries") >= 1
+    assert value(node, "knft_conntrack_max_entries") > 1000
+    assert value(node, "knft_conntrack_insert_failures_total") >= 2
+    assert value(node, "knft_conntrack_drops_total") >= 2
+    # Only a full table has early drops, and its size is that of the host.
+    assert value(node, "knft_conntrack_early_drops_total") == 0

@@ -10,6 +10,7 @@ from knft.nft.objects import Contents, NamedObject, Table
 from knft.render import layout
 from knft.sync.declarations import Declarations
 from knft.sync.table_snapshot import Owner, TableSnapshot, TableState
+from tests.support.kernel_harness import CONFIG
 from tests.support.memory_table import MemoryTable
 
 V4 = Family.IPV4
@@ -30,13 +31,13 @@ def _snapshot(*, lacks: str = "", handle: int = 1, type_of_first: str = "set", i
 
 
 def _accepted() -> Declarations:
-    declarations = Declarations(V4)
+    declarations = Declarations(V4, CONFIG)
     declarations.declare(MemoryTable(V4), _snapshot())
     return declarations
 
 
 def test_own_declarations_need_not_be_repeated() -> None:
-    declarations = Declarations(V4)
+    declarations = Declarations(V4, CONFIG)
     assert declarations.are_in_force(_snapshot(), may_be_foreign=False)
     assert not declarations.are_in_force(_snapshot(), may_be_foreign=True)
     assert _accepted().are_in_force(_snapshot(), may_be_foreign=True)
@@ -60,7 +61,7 @@ def test_foreign_set_does_not_count() -> None:
 
 
 def test_table_that_was_not_listed_has_no_accepted_declarations() -> None:
-    declarations = Declarations(V4)
+    declarations = Declarations(V4, CONFIG)
     declarations.declare(MemoryTable(V4), _snapshot(is_listed=False))
     assert not declarations.are_in_force(_snapshot(), may_be_foreign=True)
 
@@ -71,7 +72,7 @@ def test_refused_declarations_are_not_accepted() -> None:
             msg = "File exists"
             raise KernelError(msg)
 
-    table, declarations = MemoryTable(V4), Declarations(V4)
+    table, declarations = MemoryTable(V4), Declarations(V4, CONFIG)
     with pytest.raises(KernelError):
         declarations.declare(Refusing(V4), _snapshot())
     assert not declarations.are_in_force(_snapshot(), may_be_foreign=True)

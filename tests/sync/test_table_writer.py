@@ -6,6 +6,7 @@ from knft.families import Family
 from knft.nft.expressions import Goto
 from knft.nft.objects import ArrayName, Contents, Entry, Key
 from knft.nft.transaction import Transaction
+from knft.render import layout
 from knft.render.names import HAIRPIN, NO_ENDPOINT_SERVICES, SOURCE_RANGES
 from knft.sync.table_writer import _removed_contents
 from tests.support.kernel_harness import service, slices
@@ -39,7 +40,7 @@ def test_elements_of_a_refused_cleanup_are_recorded_by_key() -> None:
         NO_ENDPOINT_SERVICES: (("203.0.113.1", "tcp", 80),),
     }
     unknown = ("", 0)
-    assert _removed_contents([Transaction("ip", "knft", removed=removed)], Family.IPV4) == Contents(
+    assert _removed_contents([Transaction("ip", "knft", removed=removed)], layout.containers(Family.IPV4)) == Contents(
         {(NO_ENDPOINT_SERVICES, ("203.0.113.1", "tcp", 80)): Entry(Goto(""))},
         {
             ArrayName("endpoints-tcp", ("10.96.0.1", 80)): (unknown, None, unknown),

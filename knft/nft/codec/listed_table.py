@@ -51,6 +51,8 @@ def _declaration(container: Container) -> Json:
         declared |= {"size": container.dynamic_size, "flags": ["timeout"]}
     if container.interval:
         declared["flags"] = ["interval"]
+    if container.has_counters:
+        declared["stmt"] = [{"counter": None}]
     return declared
 
 
@@ -79,6 +81,8 @@ def is_declared_as(listed: Json, container: Container) -> bool:
     """
     declared = _declaration(container)
     if any(_differ(listed.get(part), declared.get(part)) for part in ("type", "map")):
+        return False
+    if container.has_counters and not listed.get("stmt"):
         return False
     flags = listed.get("flags", [])
     listed_flags = {flags} if isinstance(flags, str) else set(flags)

@@ -146,6 +146,8 @@ def _container_lines(container: Container, elements: Mapping[Key, Value]) -> Ite
         yield "\t\tflags dynamic,timeout"
     if container.interval:
         yield "\t\tflags interval"
+    if container.has_counters:
+        yield "\t\tcounter"
     if container.comment:
         yield f'\t\tcomment "{comment_text(container.comment)}"'
     if elements:

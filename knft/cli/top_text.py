@@ -1,0 +1,192 @@
+"""The text of ``knft top``: rates between two answers of the running knft, selected, sorted, and laid out."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct, field
+
+from knft.cli.text_layout import format_seconds
+from knft.control.messages import Counters, FrontendCounters, SyncTotals
+from knft.present.formatting import escape_invisible
+
+Sorting = Literal["rate", "refused", "total", "name"]
+SORTINGS: tuple[Sorting, ...] = ("rate", "refused", "total", "name")
+Level = Literal["service", "frontend"]
+
+NOT_COUNTING = "knft counts no connections: start it with --service-counters"
+_GAP = "  "
+
+
+class Selection(Struct, frozen=True):
+    """Which rows to print, and in which order: rows that contain the text ``filter``, of Services or of frontends."""
+
+    level: Level = "service"
+    sorting: Sorting = "rate"
+    filter: str = ""
+
+
+class SyncRate(Struct, frozen=True):
+    """The syncs of a family in a second, and the failed ones; mean times in seconds, None without a sync or change."""
+
+    family: str
+    syncs: float
+    failures: float
+    mean_seconds: float | None
+    mean_latency: float | None
+
+
+class Row(Struct, frozen=True):
+    """Connections to a Service port or to one of its frontends: in a second, and all; "" is the frontend of a Service.
+
+    ``is_new`` tells that the frontend had no connections before, so that all are part of the rate.
+    """
+
+    service: str
+    frontend: str
+    new: float
+    refused: float
+    total: int
+
+
+class Top(Struct, frozen=True):
+    """The rates between two answers. ``seconds`` is the time between the readings of the connections, 0 without one."""
+
+    is_counting: bool
+    seconds: float
+    syncs: tuple[SyncRate, ...]
+    services: tuple[Row, ...] = field(default=())
+    frontends: tuple[Row, ...] = field(default=())
+
+
+def rates(before: Counters, after: Counters) -> Top:
+    """Return the rates between two answers of the same process."""
+    asked = after.asked - before.asked
+    syncs = tuple(
+        _sync_rate(family, before.syncs.get(family, SyncTotals()), totals, asked)
+        for family, totals in after.syncs.items()
+    )
+    if before.read is None or after.read is None or after.read <= before.read:
+        return Top(after.is_counting, 0.0, syncs)
+    seconds = after.read - before.read
+    earlier = {_identity(each): each for each in before.frontends}
+    frontends = tuple(_row(each, earlier.get(_identity(each)), seconds) for each in after.frontends)
+    return Top(after.is_counting, seconds, syncs, tuple(_by_service(frontends)), frontends)
+
+
+def _sync_rate(family: str, before: SyncTotals, after: SyncTotals, seconds: float) -> SyncRate:
+    syncs, latencies = after.syncs - before.syncs, after.latencies - before.latencies
+    return SyncRate(
+        family,
+        syncs / seconds if seconds else 0.0,
+        (after.failures - before.failures) / seconds if seconds else 0.0,
+        (after.seconds - before.seconds) / syncs if syncs else None,
+        (after.latency_seconds - before.latency_seconds) / latencies if latencies else None,
+    )
+
+
+def _identity(found: FrontendCounters) -> tuple[str, str, str, str, str, int, str]:
+    where = (found.address, found.number, found.family)
+    return (found.namespace, found.service, found.port, found.protocol, *where)
+
+
+def _row(found: FrontendCounters, before: FrontendCounters | None, seconds: float) -> Row:
+    # A counter that is smaller began again from 0.
+    earlier_new, earlier_refused = (before.new, before.refused) if before is not None else (0, 0)
+    if found.new < earlier_new or found.refused < earlier_refused:
+        earlier_new = earlier_refused = 0
+    port = f":{found.port}" if found.port else ""
+    return Row(
+        f"{found.namespace}/{found.service}{port}",
+        _frontend_text(found),
+        (found.new - earlier_new) / seconds,
+        (found.refused - earlier_refused) / seconds,
+        found.new,
+    )
+
+
+def _frontend_text(found: FrontendCounters) -> str:
+    address = f"[{found.address}]" if ":" in found.address else found.address or f"NodePort {found.family}"
+    return f"{address}:{found.number}/{found.protocol.lower()}"
+
+
+def _by_service(frontends: Iterable[Row]) -> Iterator[Row]:
+    sums: dict[str, list[Row]] = {}
+    for row in frontends:
+        sums.setdefault(row.service, []).append(row)
+    for service, rows in sums.items():
+        yield Row(
+            service,
+            "",
+            sum(row.new for row in rows),
+            sum(row.refused for row in rows),
+            sum(row.total for row in rows),
+        )
+
+
+def selected(top: Top, selection: Selection) -> list[Row]:
+    """Return the selected rows in order; rows that are equal in it are sorted by name."""
+    rows = top.frontends if selection.level == "frontend" else top.services
+    wanted = selection.filter.casefold()
+    found = [row for row in rows if wanted in f"{row.service} {row.frontend}".casefold()]
+    return sorted(found, key=lambda row: (-_sorted_number(row, selection.sorting), row.service, row.frontend))
+
+
+def _sorted_number(row: Row, sorting: Sorting) -> float:
+    match sorting:
+        case "rate":
+            return row.new
+        case "refused":
+            return row.refused
+        case "total":
+            return row.total
+        case "name":
+            return 0.0
+
+
+def format_top(top: Top, selection: Selection, width: int | None = None, height: int | None = None) -> str:
+    """Return the syncs and the table of connections, at most ``height`` lines of ``width`` columns."""
+    lines = [*_sync_lines(top.syncs), "", *_connection_lines(top, selection)]
+    shown = lines if height is None else lines[:height]
+    return "".join(f"{(line if width is None else line[:width]).rstrip()}\n" for line in shown)
+
+
+def _sync_lines(syncs: Sequence[SyncRate]) -> Iterator[str]:
+    rows = [
+        (
+            rate.family,
+            f"{rate.syncs:.1f}",
+            f"{rate.failures:.1f}",
+            format_seconds(rate.mean_seconds) if rate.mean_seconds is not None else "-",
+            format_seconds(rate.mean_latency) if rate.mean_latency is not None else "-",
+        )
+        for rate in syncs
+    ]
+    return _table(("FAMILY", "SYNCS/S", "FAILED/S", "DURATION", "LATENCY"), rows, left=1)
+
+
+def _connection_lines(top: Top, selection: Selection) -> Iterator[str]:
+    if not top.is_counting:
+        yield NOT_COUNTING
+        return
+    rows = selected(top, selection)
+    if not rows:
+        yield f"no connections to a Service with {selection.filter!r}" if selection.filter else "no connections yet"
+        return
+    by_frontend = selection.level == "frontend"
+    cells = [
+        (row.service, *([row.frontend] if by_frontend else []), f"{row.new:.1f}", f"{row.refused:.1f}", str(row.total))
+        for row in rows
+    ]
+    names = ("SERVICE", *(["FRONTEND"] if by_frontend else []), "NEW/S", "REFUSED/S", "TOTAL")
+    yield from _table(names, cells, left=2 if by_frontend else 1)
+
+
+def _table(names: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> Iterator[str]:
+    """Yield the lines of a table; the first ``left`` columns are texts, the others numbers."""
+    cells = [tuple(names), *(tuple(map(escape_invisible, row)) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        texts = zip(row, widths, strict=True)
+        yield _GAP.join(
+            cell.ljust(width) if column < left else cell.rjust(width) for column, (cell, width) in enumerate(texts)
+        )

@@ -1,0 +1,186 @@
+"""ConnectionTotals: adds up what the kernel counts for each frontend, for each Service port.
+
+The kernel counts in elements of sets, one for each frontend. An element begins at 0 when it is created, so the totals
+grow by the difference between two readings.
+"""
+
+import itertools
+import socket
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from knft.families import Family
+from knft.kernel.counter_reader import Counts
+from knft.model.names import ServicePortName
+from knft.model.plan import Frontend
+from knft.protocols import NFT_PROTOCOLS, PROTOCOL_NUMBERS
+from knft.render import names
+
+MAX_SERVICE_PORTS = 10_000
+"""The most Service ports with totals, so that the number of series is limited."""
+
+_Key = tuple[Family, bytes]
+"""A family, and the key of a frontend's elements as the kernel sends it; those of NodePorts are shorter."""
+
+_OUTCOMES = {
+    names.CONNECTIONS: 0,
+    names.NODEPORT_CONNECTIONS: 0,
+    names.REJECTED: 1,
+    names.NODEPORT_REJECTED: 1,
+    names.DROPPED: 2,
+    names.NODEPORT_DROPPED: 2,
+}
+"""The index of what a set counts in the numbers of a Service port or frontend."""
+
+
+_OUTCOME_COUNT = 3
+
+
+class Connections(Struct, frozen=True):
+    """How many connections were attempted, and how many of these were rejected or dropped."""
+
+    new: int = 0
+    rejected: int = 0
+    dropped: int = 0
+
+    def __add__(self, other: "Connections") -> "Connections":
+        """Return the sums."""
+        return Connections(self.new + other.new, self.rejected + other.rejected, self.dropped + other.dropped)
+
+
+class ConnectionTotals:
+    """The connections of each Service port since the kernel created the elements of its frontends; not thread-safe."""
+
+    def __init__(self, limit: int = MAX_SERVICE_PORTS) -> None:
+        """Start without Service ports; at most ``limit`` get totals, those that were known first."""
+        self._limit = limit
+        self._frontends: dict[tuple[Family, ServicePortName], dict[bytes, Frontend]] = {}
+        self._owners: dict[_Key, ServicePortName] = {}
+        self._totals: dict[ServicePortName, list[int]] = {}
+        self._by_frontend: dict[_Key, list[int]] = {}
+        self._left_out: dict[ServicePortName, None] = {}
+        self._unread: set[ServicePortName] = set()
+        """Service ports without a reading: their totals may be less than those of an earlier process."""
+        self._last: dict[tuple[Family, int], Counts] = {(f, i): {} for f in Family for i in range(_OUTCOME_COUNT)}
+        """What each element had at the last reading, by family and outcome."""
+        self._former: dict[Family, set[bytes]] = {family: set() for family in Family}
+        """Frontends that no Service port has any more, and whose elements may still exist."""
+
+    @property
+    def left_out_count(self) -> int:
+        """How many Service ports have no totals, because there are too many."""
+        return len(self._left_out)
+
+    def set_frontends(self, family: Family, changed: Mapping[ServicePortName, Iterable[Frontend]]) -> None:
+        """Replace the frontends that Service ports have in a family."""
+        released: list[tuple[ServicePortName, bytes]] = []
+        for name, frontends in changed.items():
+            before = self._frontends.pop((family, name), {})
+            after = {_raw_key(frontend): frontend for frontend in frontends}
+            if after:
+                self._frontends[family, name] = after
+                self._admit(name)
+            for raw in after:
+                self._own(family, raw, name)
+            released += [(name, raw) for raw in before.keys() - after.keys()]
+        # Last, because an element that passes to another Service port in the same sync stays in the kernel.
+        for name, raw in released:
+            if self._owners.get((family, raw)) == name:
+                self._forget(family, raw)
+        for name in changed:
+            if not any((each, name) in self._frontends for each in Family):
+                self._remove(name)
+
+    def _admit(self, name: ServicePortName) -> None:
+        if name in self._totals or name in self._left_out:
+            return
+        if len(self._totals) >= self._limit:
+            self._left_out[name] = None
+            return
+        self._totals[name] = [0] * _OUTCOME_COUNT
+        self._unread.add(name)
+
+    def _remove(self, name: ServicePortName) -> None:
+        self._left_out.pop(name, None)
+        self._unread.discard(name)
+        if self._totals.pop(name, None) is not None and self._left_out:
+            admitted = next(iter(self._left_out))
+            del self._left_out[admitted]
+            self._admit(admitted)
+
+    def _own(self, family: Family, raw: bytes, name: ServicePortName) -> None:
+        if self._owners.get((family, raw)) != name:
+            self._owners[family, raw] = name
+            self._by_frontend.pop((family, raw), None)
+            self._former[family].discard(raw)
+
+    def _forget(self, family: Family, raw: bytes) -> None:
+        del self._owners[family, raw]
+        self._former[family].add(raw)
+        self._by_frontend.pop((family, raw), None)
+        for outcome in range(_OUTCOME_COUNT):
+            self._last[family, outcome].pop(raw, None)
+
+    def add_readings(self, readings: Mapping[Family, Mapping[str, Counts]]) -> None:
+        """Add what the kernel has counted since the last reading, by family and set."""
+        for family, sets in readings.items():
+            for name, counts in sets.items():
+                self._add_set(family, _OUTCOMES[name], counts)
+            self._forget_removed(family, sets)
+        self._unread = {
+            name
+            for name in self._unread
+            if not all(family in readings for family in Family if (family, name) in self._frontends)
+        }
+
+    def _forget_removed(self, family: Family, sets: Mapping[str, Counts]) -> None:
+        """Forget former frontends without elements: one that is created again counts from 0."""
+        removed = {raw for raw in self._former[family] if not any(raw in counts for counts in sets.values())}
+        self._former[family] -= removed
+        for outcome, raw in itertools.product(range(_OUTCOME_COUNT), removed):
+            self._last[family, outcome].pop(raw, None)
+
+    def _add_set(self, family: Family, outcome: int, counts: Counts) -> None:
+        last, former = self._last[family, outcome], self._former[family]
+        for raw, packets in counts.items():
+            before = last.get(raw, 0)
+            if packets == before:
+                continue
+            name = self._owners.get((family, raw))
+            if name is None:
+                # Either the sync that created the element has not ended, or the element was not removed.
+                if raw in former:
+                    last[raw] = packets
+                continue
+            total = self._totals.get(name)
+            if total is None:
+                continue
+            # If the element was created again, it has counted from 0.
+            growth = packets - before if packets > before else packets
+            last[raw] = packets
+            total[outcome] += growth
+            self._by_frontend.setdefault((family, raw), [0] * _OUTCOME_COUNT)[outcome] += growth
+
+    def by_service_port(self) -> dict[ServicePortName, Connections]:
+        """Return the totals of all Service ports that were read at least once."""
+        return {name: Connections(*total) for name, total in self._totals.items() if name not in self._unread}
+
+    def by_frontend(self) -> list[tuple[Family, ServicePortName, Frontend, Connections]]:
+        """Return the totals of all frontends that the Service ports with totals have now."""
+        return [
+            (family, name, frontend, Connections(*self._by_frontend.get((family, raw), ())))
+            for (family, name), frontends in self._frontends.items()
+            if name in self._totals and name not in self._unread
+            for raw, frontend in frontends.items()
+        ]
+
+
+def _raw_key(frontend: Frontend) -> bytes:
+    """Return the key of a frontend's elements as the kernel sends it."""
+    protocol = PROTOCOL_NUMBERS[NFT_PROTOCOLS[frontend.protocol]]
+    port = bytes([protocol, 0, 0, 0]) + frontend.port.to_bytes(2, "big") + b"\0\0"
+    if frontend.address is None:
+        return port
+    family = socket.AF_INET6 if ":" in frontend.address else socket.AF_INET
+    return socket.inet_pton(family, frontend.address) + port
