@@ -20,7 +20,7 @@ from knft.cli.flags import (
     reject_render_flags,
     rule_set_flags,
 )
-from knft.cli.go_flags import GoCommand, given_flags, normalize_flag_name, run_flags
+from knft.cli.go_flags import GoCommand, given_flags, invalid_flags, normalize_flag_name, run_flags
 from knft.cli.streams import exit_by_sigpipe
 
 SHELLS = ("bash", "zsh", "fish")
@@ -67,8 +67,8 @@ def run(context: click.Context, /, **_: Any) -> None:  # noqa: ANN401 - click's 
     the configuration file changed, or another knft process runs in this network namespace. 2: invalid flags,
     configuration or manifests, or an unsupported host.
     """
-    given = given_flags(context)
-    if given.get("--version"):
+    given, invalid = given_flags(context), invalid_flags(context)
+    if given.get("--version") and not invalid:
         _print_version()
         return
     from knft.app.signals import exit_on_signals  # noqa: PLC0415
@@ -77,7 +77,7 @@ def run(context: click.Context, /, **_: Any) -> None:  # noqa: ANN401 - click's 
     exit_on_signals(_end_plugins)
     from knft.cli.run import run as run_command  # noqa: PLC0415
 
-    run_command(given)
+    run_command(given, invalid)
 
 
 def _end_plugins() -> None:

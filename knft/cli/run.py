@@ -2,7 +2,7 @@
 
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,24 +12,24 @@ from knft.cli.logs import print_error, set_up_logging
 from knft.configuration.file_content import read_configuration
 from knft.configuration.load import load_settings
 from knft.configuration.settings import Settings
-from knft.errors import KernelError, UsageError
+from knft.errors import KernelError
 
 log = logging.getLogger("knft")
 
 
-def run(given: Mapping[str, Any]) -> None:
+def run(given: Mapping[str, Any], invalid_flags: Sequence[str] = ()) -> None:
     """Write the configuration, clean up, or run the daemon: the first that the flags ask for, as kube-proxy does.
 
+    ``invalid_flags`` are messages about flags that are not in ``given`` because they could not be read.
     See docs/behaviour/configuration.md#run.
     """
-    _reject_conflicting_flags(given)
     contents: dict[str, bytes] = {}
 
     def read(path: str) -> bytes:
         contents[path] = read_configuration(path)
         return contents[path]
 
-    settings = load_settings(given, socket.gethostname(), read)
+    settings = load_settings(given, socket.gethostname(), read, invalid_flags)
     log_writer = set_up_logging(settings.logging)
     for warning in settings.warnings:
         log.warning("%s", warning)
@@ -72,13 +72,6 @@ def _flag_text(value: Any) -> str:  # noqa: ANN401 - click's value
     if isinstance(value, tuple):
         return ",".join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _reject_conflicting_flags(given: Mapping[str, Any]) -> None:
-    """Raise UsageError if --once is given without --manifests."""
-    if given.get("--once") and not given.get("--manifests"):
-        msg = "--once requires --manifests"
-        raise UsageError(msg)
 
 
 def _remove_all(*, wait_for_lock: bool) -> None:
