@@ -7,12 +7,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from knft import __version__
 from knft.app.log_writer import LogWriter
-from knft.cli.logs import print_error, set_up_logging
+from knft.cli.logs import print_error, set_up_logging, time_zone
 from knft.configuration.file_content import read_configuration
 from knft.configuration.load import load_settings
 from knft.configuration.settings import Settings
 from knft.errors import KernelError
+from knft.source.files import format_path
 
 log = logging.getLogger("knft")
 
@@ -56,9 +58,17 @@ def _run(settings: Settings, given: Mapping[str, Any], contents: Mapping[str, by
         wait_for_lock=given.get("--wait-for-lock", False),
         config_path=config,
         config_content=contents.get(config or "", b""),
+        start_message=_start_message(settings, given.get("--manifests") or None),
         flags={flag.lstrip("-"): _flag_text(value) for flag, value in given.items()},
     )
     run(settings if options.manifests is None else _without_servers(settings, given), options, log_writer)
+
+
+def _start_message(settings: Settings, manifests: str | None) -> str:
+    source = f"manifests in {format_path(manifests)}" if manifests is not None else "an API server"
+    # JSON has seconds since 1970.
+    zone = f"; log times are in {time_zone()}" if settings.logging.format == "text" else ""
+    return f"knft {__version__} starts for node {settings.config.node_name!r} with {source}, in mode nftables{zone}"
 
 
 def _without_servers(settings: Settings, given: Mapping[str, Any]) -> Settings:
