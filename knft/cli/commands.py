@@ -138,7 +138,8 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
 @click.option("--live", is_flag=True,
               help="Compare with the rules in this machine's kernel; changes nothing.")  # fmt: skip
 @click.option("--watch", is_flag=True,
-              help="With --live: compare again after each change, and print each new result.")  # fmt: skip
+              help="With --live: compare again after each change, and print what has changed in the result; with "
+                   "-o json each new result as a whole, one per line.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True,
               help="table: text (with --watch short, for each result); json: for programs; html: one page for a change "
                    "request.")  # fmt: skip
@@ -333,15 +334,18 @@ def lint(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
               help="If another knft process runs in this network namespace, wait until it exits.")  # fmt: skip
 @click.option("--force", is_flag=True,
               help="Remove the tables although another knft process runs, which will create them again.")  # fmt: skip
-def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool) -> None:
+@click.option("--dry-run", is_flag=True,
+              help="Remove nothing; print each table, chain, rule, set and server that would be removed.")  # fmt: skip
+def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool, dry_run: bool) -> None:
     """Remove knft's tables of both IP families. `knft run --cleanup` removes kube-proxy's leftovers as well.
 
     If another knft process runs in this network namespace, remove nothing.
 
     With --kube-proxy, remove kube-proxy's leftovers instead; knft's tables stay. Stop kube-proxy first.
 
-    Exit status 0: all was removed, or there was nothing to remove. 1: another knft process runs, the kernel refused to
-    remove an object, or the output could not be written. 2: invalid flags, or a missing privilege or library.
+    Exit status 0: all was removed, or listed with --dry-run, or there was nothing to remove. 1: another knft process
+    runs, the kernel refused to remove or list an object, or the output could not be written. 2: invalid flags, or a
+    missing privilege or library.
     """
     from knft.cli.output import unfailing_output  # noqa: PLC0415
 
@@ -349,11 +353,11 @@ def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool) -> None
         if kube_proxy is not None:
             from knft.cli.kube_proxy_cleanup import remove_leftovers  # noqa: PLC0415
 
-            remove_leftovers(kube_proxy, output)
+            remove_leftovers(kube_proxy, output, dry_run=dry_run)
             return
         from knft.cli.cleanup import cleanup as cleanup_command  # noqa: PLC0415
 
-        cleanup_command(output, wait_for_lock=wait_for_lock, force=force)
+        cleanup_command(output, wait_for_lock=wait_for_lock, force=force, dry_run=dry_run)
 
 
 @cli.command(short_help="Print the status of the running knft.")
