@@ -63,10 +63,15 @@ def run(context: click.Context, /, **_: Any) -> None:  # noqa: ANN401 - click's 
     knft accepts kube-proxy's flags and configuration file. With --config only --hostname-override, --master, the
     logging flags and knft's own flags apply; other flags are ignored.
 
+    To capture objects for --manifests, run
+
+    \b
+      kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
+
     Exit status 0: knft has done what the flags ask for, or a signal ended it. 1: the kernel or the API server failed,
     the configuration file changed, or another knft process runs in this network namespace. 2: invalid flags,
     configuration or manifests, or an unsupported host.
-    """
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
     given, invalid = given_flags(context), invalid_flags(context)
     if given.get("--version") and not invalid:
         _print_version()
@@ -113,6 +118,9 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
 
     \b
       kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
+
+    Text has the chains that packets reach. A running knft also has the chains that Services with 1 to 64 endpoints may
+    need later, and chains that identify its version, so the kernel's tables have more chains.
 
     With --backend iptables or ipvs, print what kube-proxy does in that mode: a shell script that runs each tool with
     its input, or with --part only the input of one tool.
@@ -237,15 +245,17 @@ def explain(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 
     without a port (10.96.0.10, 10.96.0.10:53/udp, [fd00::10]:80), a NodePort (:30080/tcp), or an endpoint's address.
     The default protocol is tcp.
 
-    With -f, Services and endpoints are read from manifests, such as the output of `kubectl get
-    services,endpointslices,nodes -A -o yaml`; the explanation has a reason for each endpoint that is not used. Without
-    -f, knft reads its own tables from this machine's kernel, which hold frontends, endpoints and affinity, but no
-    reasons.
+    With -f, Services and endpoints are read from manifests; the explanation has a reason for each endpoint that is not
+    used. Without -f, knft reads its own tables from this machine's kernel, which hold frontends, endpoints and
+    affinity, but no reasons. To capture the objects for -f, run
+
+    \b
+      kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
 
     Exit status 0: WHAT was found and explained. 1: the kernel's tables cannot be read, or the output could not be
     written. 2: invalid flags or WHAT, or manifests cannot be read. 3: no Service, frontend or endpoint is WHAT; the
     output says what happens to its packets.
-    """
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
     if not options["paths"]:
         reject_render_flags(context)
     from knft.cli.explain import explain as explain_command  # noqa: PLC0415

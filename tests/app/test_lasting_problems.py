@@ -16,7 +16,7 @@ from tests.support.logged_process import LoggedProcess
 
 pytestmark = pytest.mark.kernel
 
-EXTERNAL = {"externalIPs": ["203.0.113.7"]}
+EXTERNAL: dict[str, Any] = {"externalIPs": ["203.0.113.7"]}
 RANGES = ("--node-ip=192.0.2.1", "--service-cidr=10.96.0.0/16", "--cluster-cidr=10.244.0.0/16")
 
 

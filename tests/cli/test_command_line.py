@@ -302,7 +302,7 @@ def test_console_script_is_installed() -> None:
     assert done.stdout == f"knft {__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["render", "diff", "trace"])
+@pytest.mark.parametrize("command", ["run", "render", "diff", "trace", "explain"])
 def test_help_says_how_to_capture_objects(command: str) -> None:
     lines = [line.strip() for line in knft(command, "--help").stdout.splitlines()]
     assert "kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml" in lines
