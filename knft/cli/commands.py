@@ -141,8 +141,8 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
 @cli.command(short_help="Compare where packets go with kube-proxy's rules and knft's.")
 @file_option("-f", "--filename", "paths", multiple=True, metavar="PATH",
               help="Manifest, directory of manifests, or - for standard input: source of knft's rules.")  # fmt: skip
-@click.option("--against", type=click.Choice(["iptables", "ipvs"]), default="iptables", show_default=True,
-              help="Mode of kube-proxy to render for the same objects.")  # fmt: skip
+@click.option("--against", type=click.Choice(["iptables", "ipvs", "nftables"]), default="iptables", show_default=True,
+              help="Mode of kube-proxy to render for the same objects; nftables: as of release 1.36.")  # fmt: skip
 @click.option("--live", is_flag=True,
               help="Compare with the rules in this machine's kernel; changes nothing.")  # fmt: skip
 @click.option("--watch", is_flag=True,
