@@ -67,7 +67,7 @@ class Masquerade(Struct, frozen=True):
 
 
 class SyncInput(Struct, frozen=True):
-    """Everything that a sync in mode iptables or ipvs depends on, except the mode's own flags.
+    """Everything that a sync in any mode depends on, except the mode's own flags.
 
     ``ports`` are sorted by name; kube-proxy's order is that of a hash table. ``previous_ports`` are those of the
     previous sync, None for the first sync; ``zone_changed`` tells whether the node was in another zone then.
@@ -80,6 +80,8 @@ class SyncInput(Struct, frozen=True):
     local_traffic_match: LocalTrafficMatch | None = None
     masquerade: Masquerade = Masquerade()
     zone_changed: bool = False
+    service_cidrs: tuple[str, ...] = ()
+    """The ranges of cluster IPs; only mode nftables uses them."""
 
     @property
     def family(self) -> Family:

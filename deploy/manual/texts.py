@@ -61,6 +61,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "cleanup": (
         Example("Remove knft's tables:", "knft cleanup"),
+        Example("List what that would remove:", "knft cleanup --kube-proxy all --dry-run"),
         Example("Remove the leftovers of all modes of kube-proxy:", "knft cleanup --kube-proxy all"),
     ),
     "status": (

@@ -27,6 +27,7 @@ from knft.apiserver.watch_problems import WatchProblems
 from knft.errors import ApiServerError, ApiStatusError
 from knft.model.names import NamespacedName
 from knft.model.objects import ObjectChange
+from knft.sync.lasting_problems import log_ended
 
 log = logging.getLogger("knft")
 
@@ -253,6 +254,7 @@ class Reflector:
     def _finish_list(self) -> None:
         self._report_warnings()
         changes = self._store.finish_list()
+        self._report_warnings()
         if changes:
             self._handle_changes(changes)
         if not self.listed.is_set():
@@ -267,6 +269,8 @@ class Reflector:
             log.warning("%s", warning)
         if len(warnings) > MAX_WARNINGS:
             log.warning("%s: %d more warnings not shown", self.resource.name, len(warnings) - MAX_WARNINGS)
+        ended, self._store.unreported_ended = self._store.unreported_ended, []
+        log_ended(ended)
         invalid, self._store.unreported_invalid = self._store.unreported_invalid, []
         for name, text in invalid:
             self._on_invalid_object(name, text)

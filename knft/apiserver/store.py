@@ -23,6 +23,8 @@ class Store:
         """The objects of a list that is not complete yet."""
         self._listed_with_warnings: set[NamespacedName] = set()
         self.unreported_warnings: list[str] = []
+        self.unreported_ended: list[str] = []
+        """Reported warnings that no longer apply."""
         self.unreported_invalid: list[tuple[NamespacedName, str]] = []
         """Invalid objects that have not been reported, each with the logged text."""
 
@@ -79,7 +81,7 @@ class Store:
         ]
         self._objects = listed
         for key in self._warnings.keys() - self._listed_with_warnings:
-            del self._warnings[key]
+            self.unreported_ended += self._warnings.pop(key)
         return removed + changed
 
     def _selected(self, event: ObjectEvent) -> KubeObject | None:
@@ -91,11 +93,12 @@ class Store:
             self.unreported_warnings += event.warnings
             return
         if not event.warnings:
-            self._warnings.pop(event.key, None)
+            self.unreported_ended += self._warnings.pop(event.key, ())
             return
         before = self._warnings.get(event.key, ())
         new = [warning for warning in event.warnings if warning not in before]
         self.unreported_warnings += new
         if new and event.object is None:
             self.unreported_invalid.append((event.key, new[0]))
+        self.unreported_ended += [warning for warning in before if warning not in event.warnings]
         self._warnings[event.key] = event.warnings

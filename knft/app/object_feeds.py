@@ -30,6 +30,7 @@ from knft.source.directory import DirectorySource, DirectoryStatus
 from knft.source.reminders import Reminders
 from knft.source.scan_result import ScanResult
 from knft.sync.daemon import Daemon
+from knft.sync.lasting_problems import log_ended
 
 log = logging.getLogger("knft")
 
@@ -79,6 +80,7 @@ class ManifestFeed:
         self._source.check_readable()
         self._initial_scan = ScanResult()
         self._reminders = Reminders()
+        self._last_conditions: tuple[str, ...] = ()
         self._unknown = NOTHING_UNKNOWN
         """The objects whose rules the daemon does not remove."""
 
@@ -125,7 +127,10 @@ class ManifestFeed:
                 raise  # The process exits, and the rules stay.
             except KnftError as error:
                 log.warning("%s", error)
-            for reminder in self._reminders.update(self._conditions(), time.monotonic()):
+            conditions = self._conditions()
+            log_ended(condition for condition in self._last_conditions if condition not in conditions)
+            self._last_conditions = conditions
+            for reminder in self._reminders.update(conditions, time.monotonic()):
                 log.warning("%s", reminder)
 
     def _scan(self, daemon: Daemon) -> None:
@@ -184,6 +189,7 @@ def _file_counts(status: DirectoryStatus) -> dict[str, int]:
 def _handle_scan(daemon: Daemon, scan: ScanResult) -> None:
     for problem in scan.problems:
         log.warning("%s", problem)
+    log_ended(scan.ended)
     for notice in scan.notices:
         log.info("%s", notice)
     daemon.handle(scan.changes)

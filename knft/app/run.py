@@ -58,6 +58,7 @@ class RunOptions(Struct, frozen=True):
     """What to run, and where the settings come from.
 
     ``config_content`` is the content of ``config_path``; ``flags`` are those given, as text, without dashes.
+    ``start_message`` is logged when nothing prevents the start any more.
     """
 
     manifests: str | None = None
@@ -68,6 +69,7 @@ class RunOptions(Struct, frozen=True):
     config_path: str | None = None
     config_content: bytes = b""
     flags: dict[str, str] = {}
+    start_message: str = ""
 
 
 def run(settings: Settings, options: RunOptions, log_writer: LogWriter) -> None:
@@ -86,6 +88,7 @@ def run(settings: Settings, options: RunOptions, log_writer: LogWriter) -> None:
     source = ManifestFeed(options.manifests) if options.manifests is not None else ApiServerFeed(settings)
     require_privilege()
     with _take_instance_lock(options) as lock:
+        log.info("%s", options.start_message)
         # Not before: during the wait for the lock, the other process may serve newer manifests.
         source.prepare()
         _run_locked(settings, options, source, log_writer, service_manager, lock=lock)

@@ -5,18 +5,20 @@ from contextlib import AbstractContextManager, nullcontext
 
 from knft.app.instance_lock import take_instance_lock
 from knft.cli.output import Output
+from knft.cli.table_removal import remove_table
 from knft.errors import InstanceLockedError, KernelError
 from knft.families import Family
 from knft.kernel.probe import require_privilege
 from knft.kernel.process import WorkerProcess
-from knft.kernel.table import KernelTable
 from knft.render.names import TABLE
 
 log = logging.getLogger("knft")
 
 
-def cleanup(output: Output, *, wait_for_lock: bool = False, force: bool = False) -> None:
+def cleanup(output: Output, *, wait_for_lock: bool = False, force: bool = False, dry_run: bool = False) -> None:
     """Remove the tables of both families, and print which of them existed; raise KernelError after a failure.
+
+    With ``dry_run``, remove nothing, and print each object that would be removed.
 
     If another knft process runs in this network namespace, raise InstanceLockedError; wait for its exit first if
     ``wait_for_lock`` is set, or remove the tables nevertheless if ``force`` is set.
@@ -34,20 +36,18 @@ def cleanup(output: Output, *, wait_for_lock: bool = False, force: bool = False)
         log.warning("%s; it will create the tables again", error)
         lock = nullcontext()
     with lock:
-        _remove_tables(output)
+        _remove_tables(output, dry_run=dry_run)
 
 
-def _remove_tables(output: Output) -> None:
+def _remove_tables(output: Output, *, dry_run: bool) -> None:
     """Remove the table of each family; raise KernelError with a line for each that could not be removed."""
     errors = []
     with WorkerProcess() as library:
         for family in Family:
-            table = f"table {family.nft} {TABLE}"
             try:
-                removed = KernelTable(library, family, TABLE).remove()
+                remove_table(library, family, TABLE, output, dry_run=dry_run)
             except KernelError as error:
-                errors.append(f"cannot remove {table}: {error}")
-            else:
-                output.print(f"{table}: {'removed' if removed else 'not found'}")
+                verb = "list" if dry_run else "remove"
+                errors.append(f"cannot {verb} table {family.nft} {TABLE}: {error}")
     if errors:
         raise KernelError("\n".join(errors))

@@ -20,7 +20,7 @@ from knft.cli.flags import (
     reject_render_flags,
     rule_set_flags,
 )
-from knft.cli.go_flags import GoCommand, given_flags, normalize_flag_name, run_flags
+from knft.cli.go_flags import GoCommand, given_flags, invalid_flags, normalize_flag_name, run_flags
 from knft.cli.streams import exit_by_sigpipe
 
 SHELLS = ("bash", "zsh", "fish")
@@ -63,12 +63,17 @@ def run(context: click.Context, /, **_: Any) -> None:  # noqa: ANN401 - click's 
     knft accepts kube-proxy's flags and configuration file. With --config only --hostname-override, --master, the
     logging flags and knft's own flags apply; other flags are ignored.
 
+    To capture objects for --manifests, run
+
+    \b
+      kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
+
     Exit status 0: knft has done what the flags ask for, or a signal ended it. 1: the kernel or the API server failed,
     the configuration file changed, or another knft process runs in this network namespace. 2: invalid flags,
     configuration or manifests, or an unsupported host.
-    """
-    given = given_flags(context)
-    if given.get("--version"):
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
+    given, invalid = given_flags(context), invalid_flags(context)
+    if given.get("--version") and not invalid:
         _print_version()
         return
     from knft.app.signals import exit_on_signals  # noqa: PLC0415
@@ -77,7 +82,7 @@ def run(context: click.Context, /, **_: Any) -> None:  # noqa: ANN401 - click's 
     exit_on_signals(_end_plugins)
     from knft.cli.run import run as run_command  # noqa: PLC0415
 
-    run_command(given)
+    run_command(given, invalid)
 
 
 def _end_plugins() -> None:
@@ -114,6 +119,9 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
     \b
       kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
 
+    Text has the chains that packets reach. A running knft also has the chains that Services with 1 to 64 endpoints may
+    need later, and chains that identify its version, so the kernel's tables have more chains.
+
     With --backend iptables or ipvs, print what kube-proxy does in that mode: a shell script that runs each tool with
     its input, or with --part only the input of one tool.
 
@@ -133,12 +141,13 @@ def render(context: click.Context, /, backend: str, **options: Any) -> None:  # 
 @cli.command(short_help="Compare where packets go with kube-proxy's rules and knft's.")
 @file_option("-f", "--filename", "paths", multiple=True, metavar="PATH",
               help="Manifest, directory of manifests, or - for standard input: source of knft's rules.")  # fmt: skip
-@click.option("--against", type=click.Choice(["iptables", "ipvs"]), default="iptables", show_default=True,
-              help="Mode of kube-proxy to render for the same objects.")  # fmt: skip
+@click.option("--against", type=click.Choice(["iptables", "ipvs", "nftables"]), default="iptables", show_default=True,
+              help="Mode of kube-proxy to render for the same objects; nftables: as of release 1.36.")  # fmt: skip
 @click.option("--live", is_flag=True,
               help="Compare with the rules in this machine's kernel; changes nothing.")  # fmt: skip
 @click.option("--watch", is_flag=True,
-              help="With --live: compare again after each change, and print each new result.")  # fmt: skip
+              help="With --live: compare again after each change, and print what has changed in the result; with "
+                   "-o json each new result as a whole, one per line.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["table", "json", "html"]), default="table", show_default=True,
               help="table: text (with --watch short, for each result); json: for programs; html: one page for a change "
                    "request.")  # fmt: skip
@@ -236,15 +245,17 @@ def explain(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 
     without a port (10.96.0.10, 10.96.0.10:53/udp, [fd00::10]:80), a NodePort (:30080/tcp), or an endpoint's address.
     The default protocol is tcp.
 
-    With -f, Services and endpoints are read from manifests, such as the output of `kubectl get
-    services,endpointslices,nodes -A -o yaml`; the explanation has a reason for each endpoint that is not used. Without
-    -f, knft reads its own tables from this machine's kernel, which hold frontends, endpoints and affinity, but no
-    reasons.
+    With -f, Services and endpoints are read from manifests; the explanation has a reason for each endpoint that is not
+    used. Without -f, knft reads its own tables from this machine's kernel, which hold frontends, endpoints and
+    affinity, but no reasons. To capture the objects for -f, run
+
+    \b
+      kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
 
     Exit status 0: WHAT was found and explained. 1: the kernel's tables cannot be read, or the output could not be
     written. 2: invalid flags or WHAT, or manifests cannot be read. 3: no Service, frontend or endpoint is WHAT; the
     output says what happens to its packets.
-    """
+    """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
     if not options["paths"]:
         reject_render_flags(context)
     from knft.cli.explain import explain as explain_command  # noqa: PLC0415
@@ -333,15 +344,18 @@ def lint(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
               help="If another knft process runs in this network namespace, wait until it exits.")  # fmt: skip
 @click.option("--force", is_flag=True,
               help="Remove the tables although another knft process runs, which will create them again.")  # fmt: skip
-def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool) -> None:
+@click.option("--dry-run", is_flag=True,
+              help="Remove nothing; print each table, chain, rule, set and server that would be removed.")  # fmt: skip
+def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool, dry_run: bool) -> None:
     """Remove knft's tables of both IP families. `knft run --cleanup` removes kube-proxy's leftovers as well.
 
     If another knft process runs in this network namespace, remove nothing.
 
     With --kube-proxy, remove kube-proxy's leftovers instead; knft's tables stay. Stop kube-proxy first.
 
-    Exit status 0: all was removed, or there was nothing to remove. 1: another knft process runs, the kernel refused to
-    remove an object, or the output could not be written. 2: invalid flags, or a missing privilege or library.
+    Exit status 0: all was removed, or listed with --dry-run, or there was nothing to remove. 1: another knft process
+    runs, the kernel refused to remove or list an object, or the output could not be written. 2: invalid flags, or a
+    missing privilege or library.
     """
     from knft.cli.output import unfailing_output  # noqa: PLC0415
 
@@ -349,11 +363,11 @@ def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool) -> None
         if kube_proxy is not None:
             from knft.cli.kube_proxy_cleanup import remove_leftovers  # noqa: PLC0415
 
-            remove_leftovers(kube_proxy, output)
+            remove_leftovers(kube_proxy, output, dry_run=dry_run)
             return
         from knft.cli.cleanup import cleanup as cleanup_command  # noqa: PLC0415
 
-        cleanup_command(output, wait_for_lock=wait_for_lock, force=force)
+        cleanup_command(output, wait_for_lock=wait_for_lock, force=force, dry_run=dry_run)
 
 
 @cli.command(short_help="Print the status of the running knft.")

@@ -1,5 +1,6 @@
-"""``knft diff --live --watch``: prints a line, or a JSON object, for each new result of the comparison."""
+"""``knft diff --live --watch``: prints the changes of each new result as text, or the whole result as a JSON object."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import datetime
@@ -10,7 +11,7 @@ from msgspec import Struct
 
 from knft.app.signals import stop_on_signals
 from knft.comparison.live import LiveSides, ManifestReader
-from knft.comparison.watch import WatchResult, watch_results
+from knft.comparison.watch import ReportedDifference, WatchResult, watch_results
 from knft.config import Config
 from knft.kernel.host_changes import HostChangeMonitor
 from knft.kernel.probe import require_privilege
@@ -31,29 +32,75 @@ def watch_live(paths: tuple[str, ...], config: Config | None, read_manifests: Ma
         stop = stop_on_signals(changes.wake)
         live = LiveSides(config, read_manifests)
         with closing(watch_results(live, paths, changes, stop)) as results:
+            previous: WatchResult | None = None
             for result in results:
-                _print(result, as_json=as_json)
+                now = datetime.now().astimezone().isoformat(timespec="seconds")
+                _print(now, result, previous, as_json=as_json)
+                previous = previous if result.state == "unreadable" else result
 
 
-def _print(result: WatchResult, *, as_json: bool) -> None:
-    now = datetime.now().astimezone().isoformat(timespec="seconds")
-    click.echo(msgspec.json.encode(_Line(now, result)) if as_json else "\n".join(_lines(now, result)))
+def _print(now: str, result: WatchResult, previous: WatchResult | None, *, as_json: bool) -> None:
+    text = msgspec.json.encode(_Line(now, result)) if as_json else "\n".join(result_lines(now, result, previous))
+    click.echo(text)
 
 
-def _lines(now: str, result: WatchResult) -> Iterator[str]:
+def result_lines(now: str, result: WatchResult, previous: WatchResult | None) -> Iterator[str]:
+    """Yield the lines about a result: only what has changed since ``previous``, the last that was comparable.
+
+    Without ``previous``, or if it compared other sides, the result is complete.
+    """
     if result.state == "unreadable":
         yield f"{now} cannot compare: {escape_invisible(result.error)}"
         return
     sides = f"{escape_invisible(result.left_name)} and {escape_invisible(result.right_name)}"
+    is_first = previous is None or previous.left_name != result.left_name or previous.right_name != result.right_name
+    before = WatchResult("equal") if previous is None or is_first else previous
+    changes = list(_changes(before.differences, result.differences))
     if result.state == "nothing":
         yield f"{now} nothing was compared in {sides}: {escape_invisible(result.error)}"
     elif result.state == "equal":
         expected = f", except for expected differences ({result.expected} kinds of packets)" if result.expected else ""
         yield f"{now} equal: packets have the same outcome in {sides}{expected}"
-    else:
+    elif is_first:
         yield f"{now} different: some packets have different outcomes in {sides}"
-    for difference in result.differences:
-        service = escape_invisible(difference.service) or "addresses of no Service"
-        yield f"  {difference.family} {service}, {difference.cause}: {escape_invisible(difference.description)}"
-    for warning in result.warnings:
-        yield f"  warning: {escape_invisible(warning)}"
+    else:
+        yield f"{now} different: {_summary(changes)}; {len(result.differences)} in all"
+    yield from (f"  {text}" if is_first else f"  {sign} {text}" for sign, text in changes)
+    yield from (f"  warning: {escape_invisible(text)}" for text in result.warnings if text not in before.warnings)
+
+
+_NEW, _GONE, _CHANGED = "+", "-", "~"
+_NAMES = {_NEW: "new", _GONE: "gone", _CHANGED: "changed"}
+
+
+def _summary(changes: list[tuple[str, str]]) -> str:
+    counts = Counter(sign for sign, _ in changes)
+    return (
+        ", ".join(f"{counts[sign]} {name}" for sign, name in _NAMES.items() if counts[sign]) or "no difference changed"
+    )
+
+
+def _changes(
+    before: tuple[ReportedDifference, ...], after: tuple[ReportedDifference, ...]
+) -> Iterator[tuple[str, str]]:
+    """Yield a sign and the text of each difference that is new, gone, or has another description."""
+    gone = [item for item in before if item not in after]
+    for item in after:
+        if item in before:
+            continue
+        old = next((each for each in gone if _place(each) == _place(item)), None)
+        if old is None:
+            yield _NEW, _describe(item)
+        else:
+            gone.remove(old)
+            yield _CHANGED, f"{_describe(item)} (before: {escape_invisible(old.description)})"
+    yield from ((_GONE, _describe(item)) for item in gone)
+
+
+def _place(difference: ReportedDifference) -> tuple[str, str, str]:
+    return difference.family, difference.service, difference.cause
+
+
+def _describe(difference: ReportedDifference) -> str:
+    service = escape_invisible(difference.service) or "addresses of no Service"
+    return f"{difference.family} {service}, {difference.cause}: {escape_invisible(difference.description)}"

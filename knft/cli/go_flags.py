@@ -4,13 +4,14 @@ kube-proxy's command lines work: ``--masquerade-all``, ``--masquerade-all=false`
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from knft.configuration.options import INT32_RANGE, Kind, Option, Support
+from knft.configuration.problems import did_you_mean
 from knft.configuration.table import OPTIONS, help_text
 
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
@@ -20,6 +21,8 @@ _KNFT_OPTIONS, _KUBE_PROXY_OPTIONS = "knft's own options", "kube-proxy's options
 _OTHER_FLAGS = "All other flags of kube-proxy are ignored with a warning or rejected: see docs/configuration.md."
 _METAVARS = {Kind.INTEGER: "NUMBER", Kind.FLOAT: "NUMBER", Kind.DURATION: "DURATION"}
 _PATH_KINDS = {"FILE": "file", "PATH": "file", "DIR": "dir"}
+_INVALID_FLAGS = "knft.cli.go_flags.invalid_flags"
+"""The key of the messages in the context's ``meta``."""
 _SHORT_WITH_VALUE = re.compile(r"-(?P<name>[A-Za-z])=(?P<value>.*)", re.DOTALL)
 
 if TYPE_CHECKING:
@@ -105,6 +108,18 @@ class GoOption(click.Option):
             **multiplicity,
         )
 
+    def handle_parse_result(
+        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
+    ) -> tuple[Any, list[str]]:
+        """Convert the flag's value; keep the message about an invalid one for ``invalid_flags``."""
+        try:
+            return super().handle_parse_result(ctx, opts, args)
+        except click.BadParameter as error:
+            ctx.meta[_INVALID_FLAGS].append(f"{self.flag}: {error.message.rstrip('.')}")
+            if self.name is not None:
+                ctx.set_parameter_source(self.name, ParameterSource.DEFAULT)
+            return None, args
+
     @property
     def is_switch(self) -> bool:
         """Whether the flag may have no value; a value follows an equals sign."""
@@ -137,8 +152,28 @@ class GoCommand(click.Command):
     """A command that accepts Go's flag syntax and lists its flags in two groups."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse arguments in Go's syntax."""
-        return super().parse_args(ctx, self.in_clicks_syntax(args))
+        """Parse arguments in Go's syntax, and keep messages about invalid ones for ``invalid_flags``.
+
+        click would end at the first. The messages are printed together with those about values.
+        """
+        rest, problems = self.in_clicks_syntax(args), ctx.meta.setdefault(_INVALID_FLAGS, [])
+        ctx.allow_extra_args = True
+        while True:
+            try:
+                extra = super().parse_args(ctx, [*rest])
+                break
+            except click.NoSuchOption as error:
+                name = normalize_flag_name(error.option_name)
+                rest = _without_flag(rest, name, error)
+                problems.append(f"{name}: unknown flag, see knft run --help{did_you_mean(name, self._flags())}")
+            except click.BadOptionUsage as error:
+                problems.append(f"{error.option_name}: it requires a value")
+                rest = rest[:-1]
+        problems.extend(f"{argument!r}: unexpected argument; knft run has only flags" for argument in extra)
+        return []
+
+    def _flags(self) -> list[str]:
+        return [name for param in self.params for name in param.opts]
 
     def in_clicks_syntax(self, args: list[str]) -> list[str]:
         """Return arguments in Go's syntax as click understands them: each switch with a value."""
@@ -167,6 +202,17 @@ class GoCommand(click.Command):
         return (param for param in self.params if isinstance(param, GoOption))
 
 
+def _without_flag(args: list[str], name: str, error: click.NoSuchOption) -> list[str]:
+    """Return arguments without the first unknown flag and its value; raise the error again if it is not found."""
+    for number, arg in enumerate(args):
+        flag, equals, _ = arg.partition("=")
+        is_short = len(name) == len("-x") and not arg.startswith("--")
+        if normalize_flag_name(flag) == name or (is_short and arg.startswith(name)):
+            has_value = not equals and number + 1 < len(args) and not args[number + 1].startswith("-")
+            return args[:number] + args[number + (2 if has_value else 1) :]
+    raise error
+
+
 def _normalize_arguments(args: list[str], switches: set[str]) -> Iterator[str]:
     rest = iter(args)
     for arg in rest:
@@ -193,6 +239,11 @@ def run_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     params = [GoOption(flag, row) for row in OPTIONS for flag in row.flags if flag.startswith("--")]
     command.__click_params__ = params[::-1]  # type: ignore[attr-defined] # as click's decorators do
     return command
+
+
+def invalid_flags(context: click.Context) -> tuple[str, ...]:
+    """Return messages about flags on the command line that could not be read."""
+    return tuple(context.meta[_INVALID_FLAGS])
 
 
 def given_flags(context: click.Context) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Parses the flags of kube-proxy's modes iptables and ipvs, and reads the files that they name."""
+"""Parses the flags of kube-proxy's modes, and reads the files that they name."""
 
 import re
 from codecs import BOM_UTF8
@@ -17,7 +17,7 @@ from knft.errors import SourceError, UsageError
 from knft.model.names import NamespacedName
 from knft.proxy_mode import Mode
 from knft.source.files import error_reason, format_path, read_named_file
-from knft_compat import iptables, ipvs
+from knft_compat import iptables, ipvs, nftables
 
 Parsed = TypeVar("Parsed")
 
@@ -40,11 +40,22 @@ def sync_options(mode: Mode, options: dict[str, Any]) -> KubeProxyOptions:
     config = config_from_options({**options, "nodeport_addresses": ()})
     return KubeProxyOptions(
         config=config,
-        settings=iptables_settings(options) if mode is Mode.IPTABLES else ipvs_settings(options),
-        nodeport_addresses=options["nodeport_addresses"],
+        settings=_settings(mode, options),
+        # kube-proxy's own default in mode nftables.
+        nodeport_addresses=options["nodeport_addresses"] or (("primary",) if mode is Mode.NFTABLES else ()),
         local_addresses=parse_addresses("--local-address", options["local_address"]),
         random_fully=options["random_fully"],
     )
+
+
+def _settings(mode: Mode, options: dict[str, Any]) -> iptables.Settings | ipvs.Settings | nftables.Settings:
+    match mode:
+        case Mode.IPTABLES:
+            return iptables_settings(options)
+        case Mode.IPVS:
+            return ipvs_settings(options)
+        case Mode.NFTABLES:
+            return nftables.Settings()
 
 
 def iptables_settings(options: dict[str, Any]) -> iptables.Settings:

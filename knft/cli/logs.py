@@ -1,4 +1,4 @@
-"""Sets up logging: lines of text, or one JSON object per line as Kubernetes components write them.
+"""Sets up logging: lines of klog's text format, or one JSON object per line as Kubernetes components write them.
 
 Credentials are never logged: the formatters replace everything that looks like a bearer token. A blocked standard
 error delays nothing: see LogWriter.
@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from types import TracebackType
 from typing import Any
 
@@ -31,9 +32,6 @@ _LATENCY = "knft.latency"
 
 REPORT_SECONDS = 0.5
 """How long the report about failed allocations may take."""
-
-_INFO, _DEBUG = 0, 4
-"""The klog verbosity of info, warning and debug lines: 0 for all but debug lines."""
 
 
 def set_up_logging(settings: LoggingSettings) -> LogWriter:
@@ -86,16 +84,41 @@ def print_error(message: str) -> bool:
     return False
 
 
+def verbosity_of(record: logging.LogRecord) -> int:
+    """Return the lowest verbosity that logs a record."""
+    if record.levelno >= logging.INFO:
+        return 0
+    return VERBOSITY_OF_REQUESTS if record.name in (_HTTP, _LATENCY) else VERBOSITY_OF_SYNCS
+
+
 class TextLines(logging.Formatter):
-    """Time, level and message; tracebacks follow on separate lines."""
+    """Lines of klog's text format, the default of Kubernetes components; tracebacks follow on separate lines.
+
+    The header is ``Lmmdd hh:mm:ss.uuuuuu pid file:line]``. L is I, W, E, or F for an error that ends the process; lines
+    of a higher verbosity have I too. The time is local time: klog has no time zone (docs/operations/index.md#logs).
+    """
 
     def __init__(self) -> None:
         """Set the format."""
-        super().__init__("%(asctime)s %(levelname)s %(message)s")
+        super().__init__("%(klog_header)s] %(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the lines of a record."""
+        severity = "I" if record.levelno < logging.WARNING else _SEVERITIES.get(record.levelno, "E")
+        seconds, fraction = divmod(int(record.created * 1e6), 10**6)
+        time_text = time.strftime("%m%d %H:%M:%S", time.localtime(seconds))
+        where = f"{record.filename}:{record.lineno}"
+        record.klog_header = f"{severity}{time_text}.{fraction:06d} {record.process:>7} {where}"
         return hide_credentials(super().format(record))
+
+
+_SEVERITIES = {logging.WARNING: "W", logging.CRITICAL: "F"}
+
+
+def time_zone() -> str:
+    """Return the time zone of the times in text lines, such as ``UTC+01:00``."""
+    offset = time.strftime("%z", time.localtime())
+    return f"UTC{offset[:3]}:{offset[3:]}"
 
 
 class JsonLines(logging.Formatter):
@@ -114,7 +137,7 @@ class JsonLines(logging.Formatter):
             "severity": record.levelname.lower(),
         }
         if record.levelno < logging.ERROR:
-            line["v"] = _INFO if record.levelno >= logging.INFO else _DEBUG
+            line["v"] = verbosity_of(record)
         if record.exc_info:
             line["err"] = hide_credentials(self.formatException(record.exc_info))
         return json.dumps(line, ensure_ascii=False)

@@ -16,7 +16,7 @@ from knft.model import objects
 from knft.model.names import NamespacedName
 from knft.model.objects import ObjectChange
 from knft.proxy_mode import Mode
-from knft_compat import iptables, ipvs
+from knft_compat import iptables, ipvs, nftables
 from knft_compat.sync_input import SyncInput
 from knft_compat.sync_output import SyncOutput
 
@@ -48,10 +48,17 @@ def _supports_ip_mode(options: KubeProxyOptions) -> bool:
 
 
 def _output(sync_input: SyncInput, options: KubeProxyOptions, *, cleanup: bool) -> SyncOutput:
-    settings = options.settings
+    settings = _settings(options)
     if isinstance(settings, iptables.Settings):
         return iptables.cleanup(sync_input, settings) if cleanup else iptables.sync(sync_input, settings)
     return ipvs.cleanup(sync_input, settings) if cleanup else ipvs.sync(sync_input, settings)
+
+
+def _settings(options: KubeProxyOptions) -> iptables.Settings | ipvs.Settings:
+    if isinstance(options.settings, nftables.Settings):
+        msg = "--backend nftables prints knft's rules; compare with kube-proxy's by `knft diff --against nftables`"
+        raise UsageError(msg)
+    return options.settings
 
 
 def _read_snapshots(paths: tuple[str, ...], before: tuple[str, ...], *, has_ip_mode: bool) -> ObjectSnapshots:
@@ -90,7 +97,7 @@ def _without_ip_mode(item: objects.KubeObject | None) -> objects.KubeObject | No
 def _warnings(
     options: KubeProxyOptions, snapshots: ObjectSnapshots, inputs: dict[Family, SyncInput], *, cleanup: bool
 ) -> Iterator[str]:
-    settings = options.settings
+    settings = _settings(options)
     if isinstance(settings, iptables.Settings):
         yield from _missing_services(snapshots, settings.changed_services or frozenset())
         return

@@ -2,34 +2,36 @@
 
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
+from knft import __version__
 from knft.app.log_writer import LogWriter
-from knft.cli.logs import print_error, set_up_logging
+from knft.cli.logs import print_error, set_up_logging, time_zone
 from knft.configuration.file_content import read_configuration
 from knft.configuration.load import load_settings
 from knft.configuration.settings import Settings
-from knft.errors import KernelError, UsageError
+from knft.errors import KernelError
+from knft.source.files import format_path
 
 log = logging.getLogger("knft")
 
 
-def run(given: Mapping[str, Any]) -> None:
+def run(given: Mapping[str, Any], invalid_flags: Sequence[str] = ()) -> None:
     """Write the configuration, clean up, or run the daemon: the first that the flags ask for, as kube-proxy does.
 
+    ``invalid_flags`` are messages about flags that are not in ``given`` because they could not be read.
     See docs/behaviour/configuration.md#run.
     """
-    _reject_conflicting_flags(given)
     contents: dict[str, bytes] = {}
 
     def read(path: str) -> bytes:
         contents[path] = read_configuration(path)
         return contents[path]
 
-    settings = load_settings(given, socket.gethostname(), read)
+    settings = load_settings(given, socket.gethostname(), read, invalid_flags)
     log_writer = set_up_logging(settings.logging)
     for warning in settings.warnings:
         log.warning("%s", warning)
@@ -56,9 +58,17 @@ def _run(settings: Settings, given: Mapping[str, Any], contents: Mapping[str, by
         wait_for_lock=given.get("--wait-for-lock", False),
         config_path=config,
         config_content=contents.get(config or "", b""),
+        start_message=_start_message(settings, given.get("--manifests") or None),
         flags={flag.lstrip("-"): _flag_text(value) for flag, value in given.items()},
     )
     run(settings if options.manifests is None else _without_servers(settings, given), options, log_writer)
+
+
+def _start_message(settings: Settings, manifests: str | None) -> str:
+    source = f"manifests in {format_path(manifests)}" if manifests is not None else "an API server"
+    # JSON has seconds since 1970.
+    zone = f"; log times are in {time_zone()}" if settings.logging.format == "text" else ""
+    return f"knft {__version__} starts for node {settings.config.node_name!r} with {source}, in mode nftables{zone}"
 
 
 def _without_servers(settings: Settings, given: Mapping[str, Any]) -> Settings:
@@ -72,13 +82,6 @@ def _flag_text(value: Any) -> str:  # noqa: ANN401 - click's value
     if isinstance(value, tuple):
         return ",".join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _reject_conflicting_flags(given: Mapping[str, Any]) -> None:
-    """Raise UsageError if --once is given without --manifests."""
-    if given.get("--once") and not given.get("--manifests"):
-        msg = "--once requires --manifests"
-        raise UsageError(msg)
 
 
 def _remove_all(*, wait_for_lock: bool) -> None:

@@ -1,4 +1,4 @@
-"""The inputs of a sync of kube-proxy in mode iptables or ipvs, made from objects and settings."""
+"""The inputs of a sync of kube-proxy, made from objects and settings."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from knft.model.names import NamespacedName
 from knft.model.objects import ObjectChange
 from knft.sync.assemble import states_after_batches
 from knft.sync.state import ServiceState
-from knft_compat import iptables, ipvs
+from knft_compat import iptables, ipvs, nftables
 from knft_compat.sync_input import LOOPBACK_NETWORKS, LocalTrafficMatch, Masquerade, Node, PlannedPort, SyncInput
 
 _ANY_NETWORKS = ("0.0.0.0/0", "::/0")
@@ -29,7 +29,7 @@ class KubeProxyOptions(Struct, frozen=True):
     """
 
     config: Config
-    settings: iptables.Settings | ipvs.Settings
+    settings: iptables.Settings | ipvs.Settings | nftables.Settings
     nodeport_addresses: tuple[str, ...] = ()
     local_addresses: tuple[str, ...] = ()
     random_fully: bool = True
@@ -67,6 +67,7 @@ def sync_inputs(snapshots: ObjectSnapshots, options: KubeProxyOptions) -> Iterat
                 zone_changed=previous is not None and previous.node.zone != state.node.zone,
                 local_traffic_match=_local_traffic(config, state.node.pod_cidr),
                 masquerade=Masquerade(config.masquerade_all, config.masquerade_mark, options.random_fully),
+                service_cidrs=state.node.service_cidrs,
             ),
         )
 

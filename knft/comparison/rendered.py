@@ -1,5 +1,6 @@
 """Renders rule sets without loading them: knft's and kube-proxy's, for the same objects."""
 
+import json
 from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -21,6 +22,7 @@ from knft.render.layout import whole_table
 from knft.sync.assemble import rendering_daemon
 from knft.sync.state import ServiceState
 from knft_compat import iptables, ipvs
+from knft_compat import nftables as kube_proxy_nftables
 from knft_compat.captures import captures_after_first_sync
 from knft_compat.sync_input import SyncInput
 from knft_compat.sync_output import SyncOutput
@@ -87,7 +89,11 @@ def kube_proxy_rules(changes: tuple[ObjectChange, ...], options: KubeProxyOption
     found: Rules = {}
     warnings: list[str] = []
     for family, sync_input in sync_inputs(ObjectSnapshots(changes, None), options):
-        output = _sync(sync_input, options)
+        if isinstance(options.settings, kube_proxy_nftables.Settings):
+            listed = json.dumps({"nftables": kube_proxy_nftables.list_table(sync_input)})
+            found[family.version] = nftables.read(listed.encode(), family.version)
+            continue
+        output = _sync(sync_input, options.settings)
         warnings += output.warnings
         saved = captures_after_first_sync(output)
         capture = Capture(
@@ -97,8 +103,7 @@ def kube_proxy_rules(changes: tuple[ObjectChange, ...], options: KubeProxyOption
     return RenderedRules(found, tuple(warnings))
 
 
-def _sync(sync_input: SyncInput, options: KubeProxyOptions) -> SyncOutput:
-    settings = options.settings
+def _sync(sync_input: SyncInput, settings: iptables.Settings | ipvs.Settings) -> SyncOutput:
     return (
         iptables.sync(sync_input, settings)
         if isinstance(settings, iptables.Settings)

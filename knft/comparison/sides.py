@@ -16,7 +16,7 @@ from knft.interpret.ranges import LOOPBACK, Ranges, ranges, subtract
 from knft.interpret.rules import RuleSet
 from knft.model.objects import ObjectChange
 from knft.proxy_mode import Mode
-from knft_compat import ipvs
+from knft_compat import iptables, ipvs, nftables
 
 
 class Sides(Struct, frozen=True, kw_only=True):
@@ -82,9 +82,12 @@ def _without_node_addresses(rules: RuleSet, node_addresses: Ranges) -> RuleSet:
     return replace(rules, ipvs_addresses=subtract(rules.ipvs_addresses, node_addresses))
 
 
+_MODES = {iptables.Settings: Mode.IPTABLES, ipvs.Settings: Mode.IPVS, nftables.Settings: Mode.NFTABLES}
+
+
 def rendered_sides(knft: KnftInput, kube_proxy: KubeProxyOptions) -> Sides:
     """Return kube-proxy's rules in the mode of ``kube_proxy.settings``, and knft's, for the same objects."""
-    mode = Mode.IPVS if isinstance(kube_proxy.settings, ipvs.Settings) else Mode.IPTABLES
+    mode = _MODES[type(kube_proxy.settings)]
     rendered = kube_proxy_rules(knft.changes, kube_proxy)
     return Sides(
         mode=mode,

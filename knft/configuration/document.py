@@ -72,7 +72,7 @@ _CONVERTERS: dict[Kind, Callable[[Any], Any]] = {
     Kind.DURATION: lambda value: format_duration(value) if isinstance(value, int) else canonical_duration(value),
     Kind.LIST: list,
     Kind.FEATURE_GATES: lambda value: {name: bool(on) for name, on in value.items()},
-    Kind.VMODULE: lambda value: [_vmodule_item(item) for item in value],
+    Kind.VMODULE: lambda value: [_vmodule_item(item) for item in value if item],
 }
 """Convert values of the YAML reader, which remember their spelling, to plain values."""
 

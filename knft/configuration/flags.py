@@ -1,6 +1,8 @@
 """Applies flags to a document in kube-proxy's order (docs/behaviour/configuration.md#flags)."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from knft.configuration.conversion import section_path
@@ -42,11 +44,13 @@ _PORT_FLAGS = (
 )
 _EMPTY_MEANS_DEFAULT = ("clientConnection.qps", "clientConnection.burst", "detectLocalMode")
 """Fields for which kube-proxy, or its client library, replaces an empty flag with the default."""
+_FORM_OF_GATES, _FORM_OF_VMODULE = "NAME=true or NAME=false", "PATTERN=LEVEL"
+_DIGITS = re.compile(r"[0-9]+")
 _BOOLEANS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
-def document_from_flags(given: GivenFlags, origins: Origins) -> Document:
-    """Return the document of kube-proxy's flags without a file."""
+def document_from_flags(given: GivenFlags, origins: Origins, errors: list[str]) -> Document:
+    """Return the document of kube-proxy's flags without a file; add an error for each value that cannot be parsed."""
     document = default_document()
     mode = given.get("--proxy-mode", "")
     if mode == "ipvs":
@@ -61,9 +65,10 @@ def document_from_flags(given: GivenFlags, origins: Origins) -> Document:
             if flag in _PER_MODE_FLAGS and mode in SECTION_BY_MODE
             else row.field
         )
-        found = _parse_value(flag, row, value)
-        set_field(document, path, found if found or path not in _EMPTY_MEANS_DEFAULT else row.default)
         origins[path] = flag
+        with collected(errors):
+            found = _parse_value(flag, row, value)
+            set_field(document, path, found if found or path not in _EMPTY_MEANS_DEFAULT else row.default)
     for flag, path, default_port in _PORT_FLAGS:
         # A file cannot disable a server: an empty address in a file means the default.
         given_port = default_port if "--write-config-to" in given else given.get(flag, default_port)
@@ -94,24 +99,25 @@ def ineffective_flag_warnings(given: GivenFlags) -> list[str]:
     ]
 
 
-def apply_flags_to_file(document: Document, given: GivenFlags, origins: Origins) -> None:
-    """Apply the flags that also work with --config to a document from a file."""
+def apply_flags_to_file(document: Document, given: GivenFlags, origins: Origins, errors: list[str]) -> None:
+    """Apply the flags that also work with --config to a document from a file; add an error for each invalid value."""
     for flag, value in given.items():
         row = FLAGS[flag]
         if row.applies_with_file and row.field and row.kind is Kind.VMODULE:
-            set_field(document, row.field, [*_parse_value(flag, row, value), *get_field(document, row.field)])
+            with collected(errors):
+                set_field(document, row.field, [*_parse_value(flag, row, value), *get_field(document, row.field)])
         elif row.applies_with_file and row.field and row.field != "hostnameOverride":
-            set_field(document, row.field, _parse_value(flag, row, value))
+            with collected(errors):
+                set_field(document, row.field, _parse_value(flag, row, value))
             origins[row.field] = flag
 
 
 def apply_knft_flags(document: Document, given: GivenFlags, origins: Origins) -> None:
     """Apply knft's own flags, which apply whatever the mode, and with --config too."""
-    if document["mode"] not in SECTION_BY_MODE:
-        return
+    mode = document["mode"] if document["mode"] in SECTION_BY_MODE else ""
     for flag, field in _FIELDS_BY_KNFT_FLAG.items():
         if flag in given:
-            path = section_path(document["mode"], field)
+            path = section_path(mode, field)
             set_field(document, path, given[flag])
             origins[path] = flag
 
@@ -125,6 +131,15 @@ def ignored_flag_warnings(given: GivenFlags) -> list[str]:
     ]
 
 
+@contextmanager
+def collected(errors: list[str]) -> Iterator[None]:
+    """Add the text of a UsageError to ``errors``."""
+    try:
+        yield
+    except UsageError as error:
+        errors += str(error).splitlines()
+
+
 def _parse_value(flag: str, row: Option, value: Any) -> Any:  # noqa: ANN401 - a value of the option's kind
     parse = _PARSERS.get(row.field) or _PARSERS.get(row.kind)
     return value if parse is None else parse(flag, value)
@@ -136,25 +151,27 @@ def split_list(_: str, value: tuple[str, ...]) -> list[str]:
 
 
 def _parse_feature_gates(flag: str, value: tuple[str, ...]) -> dict[str, bool]:
-    found = {}
-    for text in split_list(flag, value):
-        name, _, on = text.partition("=")
-        if on.strip().lower() not in _BOOLEANS:
-            msg = f"{flag}: {format_value(text)} is not of the form NAME=true or NAME=false"
-            raise UsageError(msg)
-        found[name.strip()] = _BOOLEANS[on.strip().lower()]
-    return found
+    pairs = {text: text.partition("=") for text in split_list(flag, value)}
+    _reject(flag, (text for text, (_, _, on) in pairs.items() if _bool_key(on) not in _BOOLEANS), _FORM_OF_GATES)
+    return {name.strip(): _BOOLEANS[_bool_key(on)] for name, _, on in pairs.values()}
+
+
+def _bool_key(text: str) -> str:
+    return text.strip().lower()
 
 
 def _parse_vmodule(flag: str, value: tuple[str, ...]) -> list[Document]:
-    found = []
-    for text in split_list(flag, value):
-        pattern, _, level = text.partition("=")
-        if not pattern or not (level.isascii() and level.isdigit()):
-            msg = f"{flag}: {format_value(text)} is not of the form PATTERN=LEVEL"
-            raise UsageError(msg)
-        found.append({"filePattern": pattern, "verbosity": int(level[:9])})
-    return found
+    pairs = {text: text.partition("=") for text in split_list(flag, value)}
+    wrong = (text for text, (pattern, _, level) in pairs.items() if not (pattern and _DIGITS.fullmatch(level)))
+    _reject(flag, wrong, _FORM_OF_VMODULE)
+    return [{"filePattern": pattern, "verbosity": int(level[:9])} for pattern, _, level in pairs.values()]
+
+
+def _reject(flag: str, texts: Iterable[str], form: str) -> None:
+    """Raise UsageError with a line for each of ``texts``, if there are any."""
+    lines = [f"{flag}: {format_value(text)} is not of the form {form}" for text in texts]
+    if lines:
+        raise UsageError("\n".join(lines))
 
 
 _PARSERS: dict[str | Kind, Callable[[str, Any], Any]] = {

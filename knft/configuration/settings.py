@@ -28,7 +28,7 @@ class ClientSettings(Struct, frozen=True):
 class LoggingSettings(Struct, frozen=True):
     """Log format and level.
 
-    Level 0 logs start, stop, first syncs, warnings and errors; 2 also every sync; 4 also API requests and latencies.
+    Level 0 logs start, stop, full syncs, warnings and errors; 2 also every sync; 4 also API requests and latencies.
     """
 
     format: Literal["text", "json"] = "text"

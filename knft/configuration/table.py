@@ -31,6 +31,7 @@ _NO_LOCALHOST = "knft never serves NodePorts on loopback addresses"
 _UNBUFFERED = "knft writes every log line at once, to one stream"
 _STDERR = "knft has no options for the destination and the header of log lines"
 _WINDOWS = "an option of kube-proxy on Windows; knft runs on Linux"
+_NOT_SERVED = "an empty value of the flag disables the server; with --manifests it is disabled unless the flag is given"
 _MASQUERADE_BIT = "bit of the packet mark that requests masquerading"
 _OWN_SECTION = "mode nftables uses the field in section nftables instead"
 
@@ -180,11 +181,10 @@ RULE_OPTIONS = (
 
 SERVER_OPTIONS = (
     Option("healthzBindAddress", ("--healthz-bind-address",), STRING, SUPPORTED, "address that serves /healthz and "
-           "/livez; an empty value of the flag disables the server", metavar="IP:PORT",
+           f"/livez; {_NOT_SERVED}", metavar="IP:PORT",
            default_if_not_zero="0.0.0.0:10256"),
     Option("metricsBindAddress", ("--metrics-bind-address",), STRING, SUPPORTED, "address that serves /metrics, "
-           "/metrics/slis, /healthz, /proxyMode, /configz, /statusz and /flagz; an empty value of the flag disables "
-           "the server", metavar="IP:PORT",
+           f"/metrics/slis, /healthz, /proxyMode, /configz, /statusz and /flagz; {_NOT_SERVED}", metavar="IP:PORT",
            default_if_not_zero="127.0.0.1:10249"),
     Option("", ("--healthz-port",), INTEGER, SUPPORTED, "deprecated: port of --healthz-bind-address if its value has "
            "no port; 0 disables the server", value_range=(0, 65535), default_if_not_zero=10256),
@@ -203,9 +203,9 @@ SERVER_OPTIONS = (
 LOGGING_OPTIONS = (
     Option("logging.format", ("--logging-format",), STRING, SUPPORTED, "log format, text or json",
            applies_with_file=True, metavar="FORMAT", default_if_not_zero="text", choices=("text", "json")),
-    Option("logging.verbosity", ("-v", "--v"), INTEGER, SUPPORTED, "log level; 0: start, stop, first syncs, "
-           "warnings and errors; 2: every sync with its duration; 4: requests to the API server, and programming "
-           "latencies",
+    Option("logging.verbosity", ("-v", "--v"), INTEGER, SUPPORTED, "log level; 0: start, stop, full syncs, "
+           "warnings and errors; 2: every sync with its duration and Service ports; 4: requests to the API server, "
+           "and programming latencies",
            applies_with_file=True, metavar="LEVEL", value_range=(0, INT32_RANGE[1])),
     Option("logging.vmodule", ("--vmodule",), VMODULE, IGNORED, "knft has no Go files; -v applies to all modules",
            applies_with_file=True),

@@ -61,6 +61,9 @@ class FrontendClaims:
         self._contests: dict[FrontendKey, Contest] = {}
         """All claims to each frontend that has more than one."""
         self._newly_losing: dict[tuple[FrontendKey, ServicePortName], None] = {}
+        self._reported_losing: dict[tuple[FrontendKey, ServicePortName], LosingClaim] = {}
+        """The claims that ``take_newly_losing_claims`` returned and that may still lose."""
+        self._maybe_ended: dict[tuple[FrontendKey, ServicePortName], None] = {}
         self.losing_count = 0
         """How many claims are to a frontend that another Service owns."""
 
@@ -94,6 +97,9 @@ class FrontendClaims:
             self._newly_losing[key, name] = None
         if owner is not None and _loses(owner, new_owner):
             self._newly_losing[key, owner.name] = None
+        for each in (name, *([new_owner.name] if new_owner is not None else ())):
+            if (key, each) in self._reported_losing:
+                self._maybe_ended[key, each] = None
         names = {claim.name if claim is not None else None for claim in (owner, new_owner)}
         return {each for each in names if each is not None} if len(names) > 1 else set()
 
@@ -146,13 +152,25 @@ class FrontendClaims:
         If another Service takes a frontend from several ports of one Service, only the port that owned it is returned.
         """
         taken, self._newly_losing = self._newly_losing, {}
-        found = ((self._contests.get(key), self._owning.get(key), name) for key, name in taken)
-        return _sorted(
-            LosingClaim(claim.frontend, name, owner.name)
-            for contest, owner, name in found
-            if contest is not None and owner is not None
-            if (claim := contest.get(name)) is not None and _loses(claim, owner)
-        )
+        losing = {(key, name): found for key, name in taken if (found := self._losing_claim(key, name)) is not None}
+        self._reported_losing.update(losing)
+        return _sorted(losing.values())
+
+    def take_ended_losing_claims(self) -> tuple[LosingClaim, ...]:
+        """Return the claims of ``take_newly_losing_claims`` that were withdrawn or won since the last call, sorted.
+
+        A claim that another port of the same Service has overtaken is returned when it is withdrawn.
+        """
+        taken, self._maybe_ended = self._maybe_ended, {}
+        ended = [place for place in taken if self._losing_claim(*place) is None]
+        return _sorted(self._reported_losing.pop(place) for place in ended)
+
+    def _losing_claim(self, key: FrontendKey, name: ServicePortName) -> LosingClaim | None:
+        contest, owner = self._contests.get(key), self._owning.get(key)
+        claim = contest.get(name) if contest is not None else None
+        if claim is None or owner is None or not _loses(claim, owner):
+            return None
+        return LosingClaim(claim.frontend, name, owner.name)
 
 
 def _claims(name: ServicePortName, port: ServicePort | None) -> Iterator[Claim]:

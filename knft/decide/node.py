@@ -72,3 +72,18 @@ def _nodeport_ips(family: Family, config: Config, node_ip: str | None, local_add
     for address in addresses.of_family(local_addresses, family):
         if any(addresses.contains(cidr, address) for cidr in cidrs) and not addresses.is_loopback(address):
             yield address
+
+
+def describe_node(view: NodeView, config: Config) -> str:
+    """Return a log message about the addresses and ranges of the node in one family."""
+    if config.nodeports_on_all_addresses(view.family):
+        nodeports = "all local addresses"
+    else:
+        nodeports = ", ".join(sorted(view.nodeport_ips)) or "no address"
+    parts = (
+        f"node address {view.node_ip or 'unknown'}",
+        f"NodePorts at {nodeports}",
+        f"cluster IPs in {', '.join(view.service_cidrs)}" if view.service_cidrs else "no range of cluster IPs",
+        f"pods in {view.pod_cidr}" if view.pod_cidr else "",
+    )
+    return "; ".join(part for part in parts if part)

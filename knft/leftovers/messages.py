@@ -1,6 +1,6 @@
 """Messages about kube-proxy's leftovers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from knft.leftovers.chains import ChainPlan
 from knft.proxy_mode import Mode
@@ -23,11 +23,23 @@ def describe_found_chains(backend: str, plan: ChainPlan) -> str:
     return f"{count} in {backend}"
 
 
-def describe_removed_chains(backend: str, plan: ChainPlan) -> str:
-    """Return what was removed from a backend."""
+def describe_removed_chains(backend: str, plan: ChainPlan, removed: str = "removed") -> str:
+    """Return what was removed from a backend; ``removed`` is the verb."""
     if not plan.restore_input:
         return f"{backend}: nothing found"
-    return f"{backend}: {format_count(plan.chain_count, 'chain')} and {format_count(plan.rule_count, 'rule')} removed"
+    return f"{backend}: {format_count(plan.chain_count, 'chain')} and {format_count(plan.rule_count, 'rule')} {removed}"
+
+
+def describe_each_removed(backend: str, plan: ChainPlan) -> Iterator[str]:
+    """Yield each rule and chain that is removed from a backend."""
+    table = ""
+    for line in plan.restore_input.splitlines():
+        if line.startswith("*"):
+            table = line[1:]
+        elif line.startswith("-D "):
+            yield f"{backend}: rule in table {table}: {line.removeprefix('-D ')}"
+        elif line.startswith("-X "):
+            yield f"{backend}: chain in table {table}: {line.removeprefix('-X ')}"
 
 
 def leftover_warning(mode: Mode, found: Sequence[str]) -> str:

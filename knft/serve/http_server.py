@@ -50,8 +50,8 @@ class HttpServer:
         log.info("the %s server listens on %s", self._name, self._address)
 
     def _report_failure(self, message: str) -> None:
-        log.error("%s%s", message, f"; retrying in {RETRY_SECONDS:g} s" if self._retries else "")
         if message != self._reported_error:
+            log.error("%s%s", message, f"; retrying every {RETRY_SECONDS:g} s" if self._retries else "")
             self._reported_error = message
             self._on_failure(message)
         if self._retries:

@@ -81,6 +81,8 @@ class _File:
         """Why the objects in use are not all of the file; "" if they are."""
         self.unknown = ANYTHING
         """Which objects the file may contain in addition to those in use, unless it is complete."""
+        self.problems: tuple[str, ...] = ()
+        """The problems of the objects in the content that is in use."""
         self.is_complete = False
         self.has_empty_list = False
 
@@ -153,7 +155,7 @@ class DirectorySource:
         for name in [name for name in self._files if name not in listing.names and name not in known]:
             del self._files[name]
         for name in self._missing.update(known, listing, self._monotonic()):
-            del self._files[name]
+            builder.ended += self._files.pop(name).problems
             builder.changes += self._catalogue.remove(name)
         is_empty = not listing.names and not self._missing.kept
         messages = [no_manifests_message(self._path)] if is_empty else []
@@ -236,7 +238,7 @@ class DirectorySource:
         if decoded.invalid:
             file.incomplete_reason = f"{path}: invalid objects were skipped ({decoded.invalid})"
         file.is_complete |= not file.incomplete_reason
-        builder.add_file(self._catalogue, name, path, decoded)
+        file.problems = builder.add_file(self._catalogue, name, path, decoded, file.problems)
         conflicts = self._catalogue.conflicts(name)[:MAX_CONFLICTS]
         builder.problems += [f"{format_path(self._path / item.ignored.path)}: {item}" for item in conflicts]
 

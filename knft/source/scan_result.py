@@ -20,6 +20,8 @@ class ScanResult(Struct, frozen=True):
     changes: tuple[ObjectChange, ...] = ()
     problems: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    """Problems of objects that no longer exist."""
 
 
 class ScanBuilder:
@@ -30,16 +32,25 @@ class ScanBuilder:
         self.changes: list[ObjectChange] = []
         self.problems: list[str] = []
         self.notices: list[str] = []
+        self.ended: list[str] = []
 
-    def add_file(self, catalogue: Catalogue, name: str, path: str, decoded: DecodedManifest) -> None:
-        """Add the content of a file, which is ``name`` in the catalogue."""
+    def add_file(
+        self, catalogue: Catalogue, name: str, path: str, decoded: DecodedManifest, known: tuple[str, ...] = ()
+    ) -> tuple[str, ...]:
+        """Add the content of a file, which is ``name`` in the catalogue; return its problems.
+
+        ``known`` are the problems of its last content.
+        """
         self.changes += catalogue.put(name, decoded)
-        self.problems += [f"{path}: {problem}" for problem in decoded.problems]
         self.notices += [f"{path}: {kind} skipped ({count})" for kind, count in decoded.skipped]
+        found = dict.fromkeys(f"{path}: {problem}" for problem in decoded.problems)
+        self.problems += [problem for problem in found if problem not in known]
+        self.ended += [problem for problem in known if problem not in found]
+        return tuple(found)
 
     def result(self) -> ScanResult:
         """Return what was collected."""
-        return ScanResult(tuple(self.changes), tuple(self.problems), tuple(self.notices))
+        return ScanResult(tuple(self.changes), tuple(self.problems), tuple(self.notices), tuple(self.ended))
 
 
 def is_manifest(name: str) -> bool:

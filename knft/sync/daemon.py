@@ -21,6 +21,7 @@ from knft.sync.dispatch import Dispatcher
 from knft.sync.foreign_change_watch import ForeignChangeWatch
 from knft.sync.foreign_objects import describe
 from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
+from knft.sync.lasting_problems import LastingProblems, log_ended
 from knft.sync.log_summary import summarize
 from knft.sync.node_check import NodeCheck
 from knft.sync.observer import AuditResult, SyncObserver
@@ -75,7 +76,9 @@ class Daemon:
         self._dispatcher = dispatcher
         self._node_check = node_check
         self._service_warnings = service_warnings
-        self._reported_problems: dict[Family, set[str]] = {}
+        self._problems = LastingProblems()
+        self._last_failures: dict[Family, str] = {}
+        """Why the last sync of a family failed."""
         self._had_full_sync = False
         """Whether there was a full sync since the last ``freeze_and_trim``."""
         self._is_frozen = False
@@ -236,7 +239,10 @@ class Daemon:
             report = proxier.sync()
         except KernelError as error:
             reason = str(error)
-            log.error("%s: sync failed: %s", proxier.family.value, error)  # noqa: TRY400 - an expected error needs no traceback
+            # A retry fails with the same message for as long as the problem lasts.
+            level = logging.DEBUG if self._last_failures.get(proxier.family) == reason else logging.ERROR
+            self._last_failures[proxier.family] = reason
+            log.log(level, "%s: sync failed: %s", proxier.family.value, error)
             log.debug("%s", error.detail)
         except Exception as error:
             exit_if_out_of_memory(error)
@@ -244,6 +250,8 @@ class Daemon:
             # A bug in knft must not end the loop: the rules stay, and the next sync is a full one.
             log.exception("%s: sync failed unexpectedly; please report this", proxier.family.value)
         else:
+            if self._last_failures.pop(proxier.family, None) is not None:
+                log.info("%s: syncs succeed again", proxier.family.value)
             self._record_success(report)
             self._notify(lambda observer: observer.sync_succeeded(report, proxier.state))
             return True
@@ -259,6 +267,8 @@ class Daemon:
             self._runner.request_within(report.next_sync_within)
         with _BugsLogged("the log of a sync"):
             log.log(logging.INFO if report.is_full else logging.DEBUG, "%s", report)
+            if report.changed_service_ports and log.isEnabledFor(logging.DEBUG):
+                log.debug("%s: in force: %s", report.family.value, report.changed_names())
             self._log_repair(report)
             self._log_new_problems(report)
 
@@ -271,10 +281,11 @@ class Daemon:
             log.warning("%s: knft repairs the table%s", report.family.value, removed)
 
     def _log_new_problems(self, report: SyncReport) -> None:
-        """Log the problems in a report that are not in the previous report."""
+        """Log the problems that began and ended since the previous report."""
         if report.newly_losing_claims:
             summary = summarize(report.newly_losing_claims, "claims to frontends lose")
             log.warning("%s: %s", report.family.value, summary)
+        log_ended(report.ended_losing_claims, f"{report.family.value}: ")
         problems = {
             f"Service port {name} is quarantined; knft retries it: {why}" for name, why in report.quarantined.items()
         }
@@ -283,10 +294,7 @@ class Daemon:
             problems.add(f"stale objects could not be removed; knft retries the removal: {report.orphan_error}")
         if report.repair.error:
             problems.add(f"{report.repair.error}; knft retries the repair")
-        reported = self._reported_problems.get(report.family, set())
-        self._reported_problems[report.family] = problems
-        for problem in sorted(problems - reported):
-            log.warning("%s: %s", report.family.value, problem)
+        self._problems.update(problems, report.family.value)
 
     def watch_worker_process(self, library: WorkerProcess, stop: threading.Event) -> None:
         """Queue a sync if the idle libnftables worker process dies, until ``stop`` is set. Needs its own thread.

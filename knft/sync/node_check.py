@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from knft.config import PRIMARY, Config
+from knft.decide.node import describe_node
 from knft.decide.node_problems import (
     address_problem,
     missing_node_problem,
@@ -20,10 +21,12 @@ from knft.decide.node_problems import (
 )
 from knft.decide.service_cidrs import find_conflicts
 from knft.errors import NodeMismatchError
+from knft.families import Family
 from knft.nft.objects import Key
 from knft.render.fragment import render_node
 from knft.render.names import HAIRPIN, NODEPORT_IPS, POD_CIDRS
 from knft.sync.dispatch import Dispatcher
+from knft.sync.lasting_problems import LastingProblems
 from knft.sync.proxier import Proxier
 
 log = logging.getLogger("knft")
@@ -54,10 +57,14 @@ class NodeCheck:
         self._allow_loss = allow_loss
         self._checked: object = None
         """What the last check of ``log_new_problems`` looked at."""
-        self._logged: set[str] = set()
+        self._problems = LastingProblems()
+        self._described: dict[Family, str] = {}
 
     def log_new_problems(self) -> None:
-        """Log the problems that the last call did not find. Each sync calls this, and the node changes rarely."""
+        """Log the node's addresses, and the problems that began or ended since the last call.
+
+        Each sync calls this, and the node changes rarely.
+        """
         current = self._checked_values()
         if current == self._checked:
             return
@@ -67,9 +74,16 @@ class NodeCheck:
         for proxier in self._proxiers:
             problems.update(self._service_cidr_flag_problems(proxier), self._service_cidr_object_problems(proxier))
         problems.discard("")
-        for problem in sorted(problems - self._logged):
-            log.warning("%s", problem)
-        self._logged = problems
+        self._log_node()
+        self._problems.update(problems)
+
+    def _log_node(self) -> None:
+        """Log the node's addresses and ranges that rules depend on, when they change."""
+        for proxier in self._proxiers:
+            text = describe_node(proxier.state.latest_node, self._config)
+            if self._described.get(proxier.family) != text:
+                self._described[proxier.family] = text
+                log.info("%s: %s", proxier.family.value, text)
 
     def _checked_values(self) -> object:
         """Return what the problems of ``log_new_problems`` depend on."""

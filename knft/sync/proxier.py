@@ -122,6 +122,7 @@ class Proxier:
             changed_service_ports=in_force.service_ports,
             losing_claim_count=self.state.losing_claim_count(),
             newly_losing_claims=self.state.take_newly_losing_claims(),
+            ended_losing_claims=self.state.take_ended_losing_claims(),
             quarantined=self._quarantine.reasons(),
             too_large=self.state.too_large(),
             orphan_error=self._orphan_retry.reason if self._orphan_retry is not None else "",

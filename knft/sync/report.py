@@ -1,5 +1,7 @@
 """SyncReport: the result of one sync of one family."""
 
+import heapq
+
 from msgspec import Struct
 
 from knft.decide.frontends import LosingClaim
@@ -9,6 +11,9 @@ from knft.sync.change_origins import ChangeOrigins
 from knft.sync.prepare import PreparedTransaction
 from knft.sync.table_repair import RepairReport
 from knft.track.endpoints import TriggerTimes
+
+MAX_NAMES = 20
+"""Most changed Service ports that the log names for one sync."""
 
 
 class SyncCounters:
@@ -58,6 +63,8 @@ class SyncReport(Struct, frozen=True):
     """How many claims are to frontends that another Service owns."""
     newly_losing_claims: tuple[LosingClaim, ...]
     """Those of them that did not lose at the last successful sync."""
+    ended_losing_claims: tuple[LosingClaim, ...]
+    """Claims that lost at an earlier sync and no longer do."""
     quarantined: dict[ServicePortName, str]
     """The Service ports that the kernel refuses, with the reason."""
     too_large: dict[NamespacedName, str]
@@ -82,6 +89,12 @@ class SyncReport(Struct, frozen=True):
     """When the kernel had the last change of rules, in seconds of the Proxier's clock: packets meet them since then."""
     origins: ChangeOrigins = ChangeOrigins()
     """Where the changes that are in force come from, if the state records that."""
+
+    def changed_names(self) -> str:
+        """Return the names of the first changed Service ports, for a log."""
+        names = ", ".join(map(str, heapq.nsmallest(MAX_NAMES, self.changed_service_ports)))
+        more = len(self.changed_service_ports) - MAX_NAMES
+        return f"{names} and {more} more" if more > 0 else names
 
     def __str__(self) -> str:
         """Return the report as one line for a log."""

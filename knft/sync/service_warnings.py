@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from knft.memory_errors import exit_if_out_of_memory
 from knft.model.objects import EndpointSlice, Service
+from knft.sync.lasting_problems import log_ended
 from knft.sync.log_summary import summarize
 from knft.track.service_problems import (
     GRACE_SECONDS,
@@ -53,15 +54,22 @@ class ServiceWarnings:
         while more:
             with self._lock:
                 more = self._problems.check(now, BATCH)
+        with self._lock:
+            ended = self._problems.take_ended()
         due = list(self._take_due(now, grace))
-        for kind, subject in (
-            (MissingSlices, "Services have no EndpointSlice"),
-            (MissingPorts, "Services have a port that no EndpointSlice has"),
-            (AddressConflict, "Services have an external IP or load balancer IP of the node or of pods"),
+        for kind, subject, single in (
+            (MissingSlices, "Services have no EndpointSlice", "has no EndpointSlice"),
+            (MissingPorts, "Services have a port that no EndpointSlice has", "has a port that no EndpointSlice has"),
+            (
+                AddressConflict,
+                "Services have an external IP or load balancer IP of the node or of pods",
+                "has an external IP or load balancer IP of the node or of pods",
+            ),
         ):
             found = [problem for problem in due if isinstance(problem, kind)]
             if found:
                 log.warning("%s", summarize(found, subject))
+            log_ended(f"Service {name} {single}" for ended_kind, name in ended if ended_kind is kind)
 
     def _take_due(self, now: float, grace: float) -> Iterator[ServiceProblem]:
         taken: list[ServiceProblem] | None = []

@@ -320,6 +320,10 @@ class ServiceState:
         """Return the claims to frontends that another Service owns, without those of earlier calls."""
         return self._frontends.take_newly_losing_claims()
 
+    def take_ended_losing_claims(self) -> tuple[LosingClaim, ...]:
+        """Return the claims of ``take_newly_losing_claims`` that no longer lose, without those of earlier calls."""
+        return self._frontends.take_ended_losing_claims()
+
 
 def _plans_differ(before: NodeView, after: NodeView) -> bool:
     """Tell whether the change of the node may affect plans: hints depend on the zone, source ranges on the address."""

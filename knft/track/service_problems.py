@@ -94,6 +94,7 @@ class ServiceProblems:
         self._since: dict[_ProblemKey, float] = {}
         """Since when the problems exist that are not reported yet, the oldest first."""
         self._reported: set[_ProblemKey] = set()
+        self._ended: list[_ProblemKey] = []
 
     def record(self, previous: Service | EndpointSlice | None, current: Service | EndpointSlice | None) -> None:
         """Record a changed object."""
@@ -127,7 +128,9 @@ class ServiceProblems:
                 key = (kind, name)
                 if kind not in problems:
                     self._since.pop(key, None)
-                    self._reported.discard(key)
+                    if key in self._reported:
+                        self._reported.remove(key)
+                        self._ended.append(key)
                 elif key not in self._reported:
                     self._since.setdefault(key, now)
         return bool(self._changed)
@@ -149,6 +152,11 @@ class ServiceProblems:
                     self._reported.add((kind, name))
                     found.append(problem)
         return found
+
+    def take_ended(self) -> list[tuple[type[ServiceProblem], NamespacedName]]:
+        """Return the kinds of the reported problems that ended since the last call, and their Services."""
+        ended, self._ended = self._ended, []
+        return ended
 
     def _problems(self, name: NamespacedName) -> Iterator[ServiceProblem]:
         service = self._services.get(name)

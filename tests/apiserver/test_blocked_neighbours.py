@@ -217,8 +217,8 @@ def _check_that_the_log_reports_dropped_lines(namespace: Namespace, knft: Blocke
     """The reader is back: the lines that were queued come first, then their number."""
     knft.wait_until(lambda: " log lines because standard error did not accept them" in knft.log.text())
     log = knft.log.text()
-    (reported,) = re.findall(r"WARNING dropped (\d+) log lines", log)
+    (reported,) = re.findall(r"\] dropped (\d+) log lines", log)
     with namespace.entered():
         metrics = http_request("127.0.0.1", METRICS_PORT, "/metrics").body.decode()
     assert f"knft_log_lines_dropped_total {float(reported)}\n" in metrics
-    assert log.index("WARNING dropped") > log.index("INFO IPv4: full sync")
+    assert log.index("] dropped") > log.index("] IPv4: full sync")

@@ -14,6 +14,7 @@ from tests.support.fake_api.responses import ReceivedRequest, never_respond, res
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
+from tests.support.log_lines import messages
 from tests.support.processes import worker_processes
 
 pytestmark = pytest.mark.kernel
@@ -172,8 +173,8 @@ def test_no_rules_before_all_resources_are_listed(
     """Before its EndpointSlices are listed, a Service looks like one without endpoints."""
     server.respond_next(resource, respond_status(403, f"{resource} is forbidden", "Forbidden"), times=10**6)
     knft = ApiServerKnft(namespace, server, tmp_path)
-    text = f"WARNING not allowed to watch {resource}: {resource} is forbidden; apply deploy/kustomize/base/rbac.yaml"
-    knft.wait_until(lambda: text in knft.log_text())
+    text = f"not allowed to watch {resource}: {resource} is forbidden; apply deploy/kustomize/base/rbac.yaml; retrying"
+    knft.wait_until(lambda: text in messages(knft.log_text(), "W"))
     knft.wait_until(lambda: resource != "nodes" or "waiting: not allowed to watch nodes" in knft.log_text())
     assert "full sync" not in knft.log_text()
     assert namespace.run(["nft", "list", "tables"]).stdout == ""
@@ -243,7 +244,7 @@ def test_knft_waits_for_a_missing_api_server(namespace: Namespace, tmp_path: Pat
     # Other warnings come earlier, while a signal still ends the process with its number.
     knft.wait_until(lambda: "connection refused" in knft.log_text())
     time.sleep(2)  # Nothing reports that no more warnings come.
-    warnings = [line for line in knft.log_text().splitlines() if "WARNING" in line]
+    warnings = messages(knft.log_text(), "W")
     assert len(warnings) <= 4, warnings
     knft.process.terminate()
     assert knft.wait_exit() == 0

@@ -91,6 +91,7 @@ def _report(family: Family, left_out: dict[ServicePortName, str]) -> SyncReport:
         changed_service_ports=frozenset(),
         losing_claim_count=0,
         newly_losing_claims=(),
+        ended_losing_claims=(),
         quarantined=left_out,
         too_large={},
         orphan_error="",

@@ -11,6 +11,7 @@ from tests.support.blocked_pipe import BlockedPipe
 from tests.support.kernel_harness import service, slices
 from tests.support.knft_command import NODE_FLAG, list_ruleset, write_manifests
 from tests.support.lab.namespace import Namespace
+from tests.support.log_lines import messages
 from tests.support.logged_process import TIMEOUT
 
 
@@ -55,6 +56,6 @@ def test_late_reader_gets_all_lines(start: str) -> None:
         while process.poll() is None:
             log.text()
     lines = log.text().splitlines()
-    assert [line.partition(" INFO ")[2] for line in lines[:3000]] == [f"line {number}" for number in range(3000)]
+    assert messages("\n".join(lines[:3000]), "I") == [f"line {number}" for number in range(3000)]
     assert lines[-1] == "ZeroDivisionError: division by zero"
     log.close()

@@ -11,6 +11,7 @@ import pytest
 
 import knft
 from knft import memory_errors
+from tests.support.log_lines import log_lines
 
 SET_UP = """
 import logging, threading, time
@@ -58,7 +59,7 @@ def run_python(code: str) -> "subprocess.CompletedProcess[str]":
 def test_failed_allocation_ends_the_process(way: str, form: str) -> None:
     done = run_python(f"{SET_UP.format(form=form)}\n{WAYS[way]}\ntime.sleep({TIMEOUT_SECONDS})")
     (line,) = done.stderr.splitlines()
-    message = json.loads(line)["msg"] if form == "json" else line.partition(" CRITICAL ")[2]
+    message = json.loads(line)["msg"] if form == "json" else log_lines(line)[0].message
     reason = "cannot start a thread: out of memory, or the limit of threads is reached" if "start" in way else ""
     assert message == f"{reason or 'out of memory'}; {RULES_STAY}"
     assert done.returncode == 1

@@ -18,6 +18,7 @@ from knft.kernel.probe import probe
 from knft.kernel.worker_messages import SetPart
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
+from tests.support.log_lines import messages
 from tests.support.nft_process import library_in
 
 NODE = ("--node", "node-1")
@@ -239,7 +240,7 @@ def test_failed_sync_with_once_exits_with_status_1(tmp_path: Path) -> None:
     (tmp_path / "service.yaml").write_text("")
     done = namespace.run([*KNFT, "run", "--once", "--manifests", str(tmp_path), *NODE], check=False)
     assert done.returncode == 1
-    assert "ERROR IPv4: sync failed: " in done.stderr
+    assert any(message.startswith("IPv4: sync failed: ") for message in messages(done.stderr, "E"))
     assert "Traceback" not in done.stderr
     assert namespace.run(["nft", "list", "tables"]).stdout == "table ip knft\ntable ip6 knft\n"
     namespace.close()
@@ -301,7 +302,7 @@ def test_console_script_is_installed() -> None:
     assert done.stdout == f"knft {__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["render", "diff", "trace"])
+@pytest.mark.parametrize("command", ["run", "render", "diff", "trace", "explain"])
 def test_help_says_how_to_capture_objects(command: str) -> None:
     lines = [line.strip() for line in knft(command, "--help").stdout.splitlines()]
     assert "kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml" in lines

@@ -136,7 +136,7 @@ def test_bash_script_leaves_one_function_and_no_variables() -> None:
     assert done.stderr == ""
     completion, replies, *differences = done.stdout.splitlines()
     assert completion == "complete -o nosort -F _knft_completion knft"
-    assert replies == "iptables ipvs"
+    assert replies == "iptables ipvs nftables"
     changed = [line for line in differences if line[0] in "<>"]
     assert changed == ["> declare -f _knft_completion"]
 

@@ -15,7 +15,7 @@ from knft.comparison.kube_proxy_inputs import ObjectSnapshots, sync_inputs
 from knft.families import Family
 from knft.proxy_mode import Mode
 from knft.source.paths import read_paths
-from knft_compat import iptables, ipvs
+from knft_compat import iptables, ipvs, nftables
 from knft_compat.captures import SimulatedOutput, captures_after_first_sync
 from tests.cli.trace.cluster import FLAGS, write_manifests
 from tests.support.schema_validator import schema_validator
@@ -41,6 +41,7 @@ class CapturedNode:
             item for family, item in sync_inputs(ObjectSnapshots(changes, None), parsed) if family is Family.IPV4
         )
         settings = parsed.settings
+        assert not isinstance(settings, nftables.Settings)
         output = (
             iptables.sync(found, settings) if isinstance(settings, iptables.Settings) else ipvs.sync(found, settings)
         )

@@ -64,11 +64,11 @@ def test_error_before_the_log_is_set_up_has_a_priority(tmp_path: Path, *, is_jou
 
 
 def test_invalid_flag_is_one_entry_with_a_priority(tmp_path: Path) -> None:
-    lines = _written(tmp_path, [*KNFT, "run", "--cleanup-twice"])
+    lines = _written(tmp_path, [*KNFT, "cleanup", "--cleanup-twice"])
     assert len(lines) == 1
     assert lines[0].startswith("<3>knft: ")
     assert "--cleanup-twice" in lines[0]
-    unchanged = _written(tmp_path, [*KNFT, "run", "--cleanup-twice"], is_journal=False)
+    unchanged = _written(tmp_path, [*KNFT, "cleanup", "--cleanup-twice"], is_journal=False)
     assert unchanged[0].startswith("Usage: ")
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from knft.cli.line_limit import INTERVAL_SECONDS, MAX_LINES, LineLimit
+from tests.support.log_lines import messages
 
 CODE = f"""
 import logging
@@ -49,9 +50,9 @@ def test_mistake_in_many_objects_does_not_fill_the_log() -> None:
     for threaded in (False, True):
         code = CODE.replace("{threaded}", str(threaded))
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        lines = [line.partition(" WARNING ")[2] for line in done.stderr.splitlines() if " WARNING " in line]
+        lines = messages(done.stderr, "W")
         assert lines[:MAX_LINES] == [f"object {number} is invalid" for number in range(MAX_LINES)]
         last = f"the last one: object {MAX_LINES + 899} is invalid"
         summary = f"did not log 900 more warnings of one kind in 60 s; {last}"
         assert lines[MAX_LINES:] == ["another kind", summary]
-        assert done.stderr.count(" INFO step ") == MAX_LINES + 900
+        assert len(messages(done.stderr, "I")) == MAX_LINES + 900

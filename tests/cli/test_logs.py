@@ -1,11 +1,17 @@
 """The log: its text and JSON formats, its verbosity, and that credentials are never written."""
 
 import json
+import logging
+import re
 import subprocess
 import sys
+import time
 from typing import Any
 
 import pytest
+
+from knft.cli.logs import TextLines, time_zone
+from tests.support.log_lines import log_lines
 
 TOKEN = "eyJhbGciOiJSUzI1NiIsImtpZCI6IkEifQ.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJl-_x"  # noqa: S105 - not a real token
 
@@ -38,40 +44,57 @@ LOG_STATEMENTS = (
 )
 
 
-ALL_LINES = [
-    "DEBUG sync",
-    "INFO first",
-    "WARNING odd",
-    "ERROR bad",
-    "DEBUG GET /api/v1/services 200",
-    "DEBUG after 1 s",
-]
+LINES_OF_LEVEL_0 = [("I", "first"), ("W", "odd"), ("E", "bad")]
+LINES_OF_LEVEL_2 = [("I", "sync"), *LINES_OF_LEVEL_0]
+ALL_LINES = [*LINES_OF_LEVEL_2, ("I", "GET /api/v1/services 200"), ("I", "after 1 s")]
 
 
 @pytest.mark.parametrize(
     ("verbosity", "expected"),
     [
-        (0, ["INFO first", "WARNING odd", "ERROR bad"]),
-        (1, ["INFO first", "WARNING odd", "ERROR bad"]),
-        (2, ["DEBUG sync", "INFO first", "WARNING odd", "ERROR bad"]),
+        (0, LINES_OF_LEVEL_0),
+        (1, LINES_OF_LEVEL_0),
+        (2, LINES_OF_LEVEL_2),
+        (3, LINES_OF_LEVEL_2),
         (4, ALL_LINES),
         (9, ALL_LINES),
     ],
 )
-def test_verbosity_selects_log_lines(verbosity: int, expected: list[str]) -> None:
+def test_verbosity_selects_log_lines(verbosity: int, expected: list[tuple[str, str]]) -> None:
     """Syncs need verbosity 2, requests and latencies 4; response bodies are never logged."""
-    assert [line.split(" ", 2)[2] for line in _log_lines(LOG_STATEMENTS, verbosity=verbosity)] == expected
+    assert log_lines("\n".join(_log_lines(LOG_STATEMENTS, verbosity=verbosity))) == expected
+
+
+def test_text_lines_have_the_header_of_klog() -> None:
+    """Month, day and local time with microseconds, process, file and line; an error that ends the process is F."""
+    (line,) = _log_lines("log.warning('odd')")
+    (fatal, *traceback) = _log_lines("1 / 0")
+    assert re.fullmatch(r"W\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ <string>:\d+\] odd", line)
+    assert log_lines(fatal) == [("F", "unexpected error; please report this")]
+    assert traceback[0] == "Traceback (most recent call last):"
+
+
+def test_time_zone_is_that_of_the_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "XYZ-05:30")
+    time.tzset()
+    record = logging.makeLogRecord({"created": 1.25, "levelno": logging.INFO, "filename": "a.py", "lineno": 7})
+    text = TextLines().format(record)
+    found = (time_zone(), text.split()[:2])
+    monkeypatch.undo()
+    time.tzset()
+    assert found == ("UTC+05:30", ["I0101", "05:30:01.250000"])
 
 
 def test_json_format_writes_one_object_per_line() -> None:
     """The format is that of Kubernetes' components: errors have no v, and times are in milliseconds."""
     found = _log_objects(LOG_STATEMENTS, verbosity=2)
     assert [(each["msg"], each["severity"], each.get("v")) for each in found] == [
-        ("sync", "debug", 4),
+        ("sync", "debug", 2),
         ("first", "info", 0),
         ("odd", "warning", 0),
         ("bad", "error", None),
     ]
+    assert [each.get("v", 0) for each in _log_objects(LOG_STATEMENTS, verbosity=4)] == [2, 0, 0, 0, 4, 4]
     assert all(each["caller"].startswith("<string>:") for each in found)
     assert all(1.5e12 < each["ts"] < 1e13 for each in found)
 
@@ -104,7 +127,7 @@ def test_record_that_cannot_be_formatted_is_reported(form: str) -> None:
 def test_warnings_of_libraries_are_logged(form: str) -> None:
     (line,) = _log_lines("warnings.warn('old', DeprecationWarning, stacklevel=1)", form)[:1]
     assert "DeprecationWarning: old" in line
-    assert ("WARNING" if form == "text" else '"severity": "warning"') in line
+    assert line.startswith("W") if form == "text" else '"severity": "warning"' in line
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -133,4 +156,4 @@ def test_credentials_are_never_logged(statement: str, form: str) -> None:
 
 def test_text_without_credentials_is_unchanged() -> None:
     text = "default/web:http of eyJ.x and a bearer of news; authorization by node, 10.96.0.10:53"
-    assert _log_lines(f"log.warning({text!r})")[0].endswith(f"WARNING {text}")
+    assert log_lines(_log_lines(f"log.warning({text!r})")[0]) == [("W", text)]

@@ -15,6 +15,9 @@ from tests.configuration.loading import KUBEADM, config_text, load
 from tests.support.broken_files import BROKEN
 
 EXPECTED_KIND = "KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1)"
+NO_VERSION = "apiVersion is missing; it must be kubeproxy.config.k8s.io/v1alpha1"
+NO_KIND = "kind is missing; it must be KubeProxyConfiguration"
+VERSION_1 = "apiVersion is 'v1', but must be kubeproxy.config.k8s.io/v1alpha1"
 INVALID_DOCUMENTS = {
     "a list": ("- a\n", f"it holds a list, but must be a {EXPECTED_KIND}"),
     "text": ("mode nftables", f"it holds text, but must be a {EXPECTED_KIND}"),
@@ -22,9 +25,12 @@ INVALID_DOCUMENTS = {
     "empty": ("", f"the file is empty; it must be a {EXPECTED_KIND}"),
     "a comment": ("# nothing\n", f"the file is empty; it must be a {EXPECTED_KIND}"),
     "an empty document first": (f"---\n---\n{config_text()}", f"the file is empty; it must be a {EXPECTED_KIND}"),
-    "no version": ("kind: KubeProxyConfiguration",
-                   "apiVersion is missing; it must be kubeproxy.config.k8s.io/v1alpha1"),
-    "no kind": ("apiVersion: kubeproxy.config.k8s.io/v1alpha1", "kind is missing; it must be KubeProxyConfiguration"),
+    "neither version nor kind": (
+        "{}",
+        f"{NO_VERSION}\nconfig.conf: {NO_KIND}",
+    ),
+    "no version": ("kind: KubeProxyConfiguration", NO_VERSION),
+    "no kind": ("apiVersion: kubeproxy.config.k8s.io/v1alpha1", NO_KIND),
     "another version": (
         config_text().replace("v1alpha1", "v1alpha2"),
         "apiVersion is 'kubeproxy.config.k8s.io/v1alpha2', but must be kubeproxy.config.k8s.io/v1alpha1",
@@ -35,9 +41,9 @@ INVALID_DOCUMENTS = {
     ),
     "a ConfigMap around it": (
         "apiVersion: v1\nkind: ConfigMap\ndata: {config.conf: ''}",
-        "apiVersion is 'v1', but must be kubeproxy.config.k8s.io/v1alpha1",
+        f"{VERSION_1}\nconfig.conf: kind is 'ConfigMap', but must be KubeProxyConfiguration",
     ),
-    "a version that is a list": ("apiVersion: []",
+    "a version that is a list": ("kind: KubeProxyConfiguration\napiVersion: []",
                                  "apiVersion is a list, but must be kubeproxy.config.k8s.io/v1alpha1"),
 }  # fmt: skip
 
@@ -79,7 +85,10 @@ def test_unknown_fields_are_ignored_with_a_warning() -> None:
     """
     settings = load(text=config_text(fields))
     assert settings.config.masquerade_bit == 3
-    unknown = [re.fullmatch(r"config.conf: (.*): unknown field, ignored", warning) for warning in settings.warnings]
+    unknown = [
+        re.fullmatch(r"config.conf: (.*): unknown field, ignored(; did you mean .*\?)?", warning)
+        for warning in settings.warnings
+    ]
     assert sorted(match.group(1) for match in unknown if match) == [
         "KubeProxyConfiguration.'a b'",
         "KubeProxyConfiguration.Mode",

@@ -13,7 +13,7 @@ from knft.configuration.options import Kind, Support
 from knft.configuration.schema import schema
 from knft.configuration.settings import Settings
 from knft.configuration.table import FIELDS, FLAGS, OPTIONS
-from knft.errors import ConfigurationError, KnftError, UsageError
+from knft.errors import ConfigurationError, KnftError
 from tests.configuration.document_tables import DOCUMENT, with_tables
 from tests.configuration.loading import KUBEADM, PRIMARY_FLAG, config_with_paths, load
 
@@ -188,7 +188,7 @@ def test_ignored_flag_only_warns(flag: str) -> None:
 
 @pytest.mark.parametrize("flag", flags_with_support(Support.REJECTED))
 def test_rejected_flag_is_an_error(flag: str) -> None:
-    with pytest.raises(UsageError, match=f"^{flag}: it is rejected: {FLAGS[flag].description}$"):
+    with pytest.raises(ConfigurationError, match=f"^{flag}: it is rejected: {FLAGS[flag].description}$"):
         load_without_and_with(flag)
 
 

@@ -37,7 +37,7 @@ INVALID_FIELDS = {
     ),
     "a removed mode": invalid_field("mode", "userspace", "'userspace' is a mode that kube-proxy no longer has"),
     "an unknown mode": invalid_field("mode", "ebpf", f"'ebpf' {NOT_A_MODE}"),
-    "a mode in capitals": invalid_field("mode", "NFTables", f"'NFTables' {NOT_A_MODE}"),
+    "a mode in capitals": invalid_field("mode", "NFTables", f"'NFTables' {NOT_A_MODE}; did you mean nftables?"),
     "a bit too high": invalid_field("iptables.masqueradeBit", 32, "32 is not between 0 and 31"),
     "a bit too low, in any mode": invalid_field(
         "iptables.masqueradeBit", -1, "-1 is not between 0 and 31", mode="nftables"
@@ -103,7 +103,7 @@ INVALID_FIELDS = {
     "detectLocalMode": invalid_field(
         "detectLocalMode",
         "ClusterCidr",
-        "'ClusterCidr' is not ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix",
+        "'ClusterCidr' is not ClusterCIDR, NodeCIDR, BridgeInterface or InterfaceNamePrefix; did you mean ClusterCIDR?",
     ),
     "a missing bridge": invalid_field(
         "detectLocal.bridgeInterface",
@@ -266,9 +266,9 @@ def test_all_wrong_types_are_reported_together() -> None:
     with pytest.raises(ConfigurationError) as raised:
         load(text=config_text("oomScoreAdj: x\niptables: {syncPeriod: 5}\nmode: 7"))
     assert [line.split(": ")[1] for line in str(raised.value).splitlines()] == [
+        "KubeProxyConfiguration.oomScoreAdj",
         "KubeProxyConfiguration.iptables.syncPeriod",
         "KubeProxyConfiguration.mode",
-        "KubeProxyConfiguration.oomScoreAdj",
     ]
 
 

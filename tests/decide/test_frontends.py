@@ -369,13 +369,22 @@ def _service_frontends(losing: Iterable[LosingClaim]) -> set[tuple[NamespacedNam
 def test_newly_losing_claims_are_returned_once(history: list[tuple[ServicePortName, ServicePort | None]]) -> None:
     """Of several ports of one Service that lose a frontend together, at least one is returned."""
     frontend_claims, before = FrontendClaims(), set[LosingClaim]()
+    reported: set[tuple[ServicePortName, FrontendKey]] = set()
     for name, port in history:
         frontend_claims.claim(name, port)
+        ended = {(claim.loser, claim.frontend.key) for claim in frontend_claims.take_ended_losing_claims()}
+        assert ended <= reported
+        reported -= ended
+        assert not ended & {(claim.loser, claim.frontend.key) for claim in frontend_claims.losing_claims()}
         now, new = set(frontend_claims.losing_claims()), frontend_claims.take_newly_losing_claims()
         assert frontend_claims.losing_count == len(now)
         assert set(new) <= now
         lost_before = {(claim.loser, claim.frontend.key) for claim in before}
         assert not {(claim.loser, claim.frontend.key) for claim in new} & lost_before
+        reported |= {(claim.loser, claim.frontend.key) for claim in new}
         assert _service_frontends(now) - _service_frontends(before) <= _service_frontends(new)
         before = now
     assert frontend_claims.take_newly_losing_claims() == ()
+    for name in {name for name, _ in history}:
+        frontend_claims.claim(name, None)
+    assert {(claim.loser, claim.frontend.key) for claim in frontend_claims.take_ended_losing_claims()} == reported

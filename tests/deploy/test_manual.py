@@ -20,6 +20,7 @@ from knft.configuration.gates import GATES
 from knft.configuration.options import Support
 from knft.configuration.table import OPTIONS
 from tests.support.knft_command import KNFT
+from tests.support.log_lines import log_lines
 
 ROOT = Path(__file__).parents[2]
 LINT = ("mandoc", "-T", "lint")
@@ -141,7 +142,7 @@ def test_example_of_a_configuration_is_valid(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(EXAMPLE)
     flags = ["--config", str(tmp_path / "config.yaml"), "--write-config-to", str(tmp_path / "written.yaml")]
     done = subprocess.run([*KNFT, "run", *flags], capture_output=True, text=True, check=True)
-    assert [line for line in done.stderr.splitlines() if " INFO " not in line] == []
+    assert {line.severity for line in log_lines(done.stderr)} == {"I"}
     written = yaml.safe_load((tmp_path / "written.yaml").read_text())
     assert written["nftables"]["minSyncPeriod"] == "20ms"
     assert all(line.strip() in printed("knft-config.5") for line in EXAMPLE.splitlines())

@@ -52,9 +52,9 @@ class OldNode:
         for family in FAMILIES:
             self.namespace.run(["nft", "-f", "-"], stdin=leftovers.nftables_mode(family))
 
-    def cleanup(self, mode: str) -> str:
+    def cleanup(self, mode: str, *flags: str) -> str:
         """Run ``knft cleanup --kube-proxy``; return its output."""
-        return knft(self.namespace, "cleanup", "--kube-proxy", mode).stdout
+        return knft(self.namespace, "cleanup", "--kube-proxy", mode, *flags).stdout
 
     def rules(self) -> dict[str, str]:
         """Return all rules of both backends and families by program, with counters and policies."""

@@ -10,6 +10,7 @@ from knft.proxy_mode import Mode
 from tests.leftovers.conftest import OldNode
 from tests.support.knft_command import KNFT, NODE_FLAG, knft, sync_once
 from tests.support.knft_run import KnftRun
+from tests.support.log_lines import messages
 from tests.support.processes import worker_processes
 
 pytestmark = pytest.mark.kernel
@@ -18,8 +19,7 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 def _warnings(log: str) -> list[str]:
     """Return the warnings about kube-proxy; the examples' Node has an address that the machine lacks."""
-    found = [line.partition(" WARNING ")[2] for line in log.splitlines() if " WARNING " in line]
-    return [warning for warning in found if "kube-proxy" in warning]
+    return [warning for warning in messages(log, "W") if "kube-proxy" in warning]
 
 
 def test_leftovers_of_each_mode_give_one_warning(old_node: OldNode) -> None:
@@ -40,7 +40,7 @@ def test_daemon_without_net_raw_finds_iptables_legacy_rules(old_node: OldNode, t
     """iptables-legacy-save needs CAP_NET_RAW, which the daemon drops; no child process with it remains."""
     old_node.add_iptables_mode("legacy")
     with KnftRun(old_node.namespace, tmp_path) as daemon:
-        daemon.wait_until(lambda: "WARNING" in daemon.log_text())
+        daemon.wait_until(lambda: _warnings(daemon.log_text()) != [])
         daemon.wait_until(lambda: _children(daemon.process.pid) == set(worker_processes(daemon.process.pid)))
         assert _warnings(daemon.log_text()) == [
             leftover_warning(Mode.IPTABLES, ["18 chains in iptables-legacy", "18 chains in ip6tables-legacy"])

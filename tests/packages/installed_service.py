@@ -12,6 +12,7 @@ from tests.packages.systemd_container import SystemdContainer
 from tests.support.fake_api.cluster import FakeCluster, endpoint_slice, node, service, service_cidr
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.lab.namespace import Namespace
+from tests.support.log_lines import messages
 from tests.support.waiting import wait_until
 
 UNIT = "knft.service"
@@ -98,9 +99,13 @@ class Service:
         lines = self.container.run("journalctl", "--no-pager", "--output=json", f"--unit={UNIT}").stdout
         return [json.loads(line) for line in lines.splitlines()]
 
-    def priorities(self, words: str) -> set[str]:
-        """Return the priorities of the entries that contain some words."""
-        return {entry["PRIORITY"] for entry in self.entries() if words in str(entry["MESSAGE"])}
+    def priorities(self, words: str, severity: str = "") -> set[str]:
+        """Return the priorities of the entries that contain some words, and are log lines of a severity if given."""
+        return {
+            entry["PRIORITY"]
+            for entry in self.entries()
+            if words in (text := str(entry["MESSAGE"])) and (not severity or messages(text, severity))
+        }
 
     def override(self, *settings: str) -> None:
         """Override settings until the next call, besides the time before a restart, which would delay the tests."""

@@ -15,6 +15,7 @@ from tests.support.lab.outcomes import Answered
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial
+from tests.support.log_lines import messages
 from tests.support.scenario import VERSIONS, Scenario, address
 from tests.support.waiting import TIMEOUT
 
@@ -86,7 +87,7 @@ def test_knft_translates_before_the_leftovers_and_after_cleanup(
     scenario = _cluster()
     write_manifests(tmp_path, scenario.manifests())
     log = sync_once(node, tmp_path, *scenario.arguments())
-    (warning,) = [line for line in log.splitlines() if " WARNING " in line]
+    (warning,) = messages(log, "W")
     assert f"kube-proxy's iptables rules are still in force (18 chains in {family.iptables}-{backend})" in warning
     assert _servers(lab, version) == {"local-2"}
 

@@ -211,13 +211,13 @@ def test_watched_directory_survives_all_broken_and_special_files(namespace: Name
         wait_for_cluster_ips(namespace, {"3", "5"})
         for number, (data, problem) in enumerate(BROKEN.values(), start=10):
             web.write_bytes(data)
-            knft.wait_for_line(f" WARNING {web}: {problem}; {KEPT}")
+            knft.wait_for_line(f"] {web}: {problem}; {KEPT}")
             (folder / "new.yaml").write_text(text(service("new", number)))
             wait_for_cluster_ips(namespace, {"3", "5", str(number)})
         for number, (make, problem) in enumerate(SPECIAL_FILES.values()):
             special = folder / f"special-{number}.yaml"
             make(special)
-            knft.wait_for_line(f" WARNING {special}: {problem}; {NOT_SERVED}")
+            knft.wait_for_line(f"] {special}: {problem}; {NOT_SERVED}")
         web.write_text(text(service("web", 6)))
         (folder / "new.yaml").unlink()
         wait_for_cluster_ips(namespace, {"3", "6"})
@@ -235,10 +235,10 @@ def test_unreadable_file_keeps_its_objects_until_readable(namespace: Namespace, 
     hidden.chmod(0)
     knft = _start_without_root_access(namespace, folder)
     try:
-        knft.wait_for_line(f" WARNING {hidden}: Permission denied; {NOT_SERVED}")
+        knft.wait_for_line(f"] {hidden}: Permission denied; {NOT_SERVED}")
         wait_for_cluster_ips(namespace, {"3", "5"})
         web.chmod(0)
-        knft.wait_for_line(f" WARNING {web}: Permission denied; {KEPT}")
+        knft.wait_for_line(f"] {web}: Permission denied; {KEPT}")
         wait_for_cluster_ips(namespace, {"3", "5"})
         hidden.chmod(0o644)
         wait_for_cluster_ips(namespace, {"3", "5", "7"})

@@ -17,6 +17,7 @@ from tests.support.bad_manifests import endpoint_slice, scan_and_render, service
 from tests.support.broken_files import BROKEN
 from tests.support.knft_command import NODE_FLAG, knft
 from tests.support.lab.namespace import Namespace
+from tests.support.log_lines import messages
 
 EVERY_CHARACTER = "abcdefghijklmnopqrstuvwxyz0123456789"
 LONGEST_NAME = f"{EVERY_CHARACTER}-{EVERY_CHARACTER}.{EVERY_CHARACTER}" + "a" * 142 + "0"
@@ -50,7 +51,7 @@ def test_names_at_the_length_limits(namespace: Namespace, tmp_path: Path) -> Non
     longest = service("x", ports=[{"name": LONGEST_PORT, "port": 80}, {"name": "Z-9", "port": 81}])
     longest["metadata"] = {"name": LONGEST_NAME, "namespace": LONGEST_NAMESPACE}
     (tmp_path / "a.yaml").write_text(text(longest))
-    assert "WARNING" not in _sync(namespace, tmp_path)
+    assert messages(_sync(namespace, tmp_path), "W") == []
     (first, second) = _elements(namespace, "map", "no-endpoint-services")
     comments = {item[0]["elem"]["comment"] for item in (first, second)}
     assert comments == {f"{LONGEST_NAMESPACE}/{LONGEST_NAME}"[:128]}
@@ -68,7 +69,7 @@ def test_five_thousand_endpoints_in_one_service(namespace: Namespace, tmp_path: 
     (tmp_path / "a.json").write_text(
         json.dumps({"apiVersion": "v1", "kind": "List", "items": [service("other"), *parts]})
     )
-    assert "WARNING" not in _sync(namespace, tmp_path)
+    assert messages(_sync(namespace, tmp_path), "W") == []
     values = {item[1]["concat"][0] for item in _elements(namespace, "map", "endpoints-tcp")}
     assert values == set(addresses)
 
@@ -77,7 +78,7 @@ def test_five_thousand_endpoints_in_one_service(namespace: Namespace, tmp_path: 
 def test_250_services_with_node_ports(namespace: Namespace, tmp_path: Path) -> None:
     ports = [{"name": f"p{number}", "port": 1000 + number, "nodePort": 30000 + number} for number in range(250)]
     (tmp_path / "a.yaml").write_text(text(service("many", type="NodePort", ports=ports)))
-    assert "WARNING" not in _sync(namespace, tmp_path, "--nodeport-addresses", "all")
+    assert messages(_sync(namespace, tmp_path, "--nodeport-addresses", "all"), "W") == []
     assert len(_elements(namespace, "map", "no-endpoint-nodeports")) == 250
 
 

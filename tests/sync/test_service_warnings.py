@@ -1,6 +1,7 @@
 """The log lines about Services that no EndpointSlice serves."""
 
 import itertools
+import logging
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -49,6 +50,16 @@ def test_one_line_for_each_kind_of_problem(caplog: pytest.LogCaptureFixture) -> 
     assert no_ports.startswith("2 Services have a port that no EndpointSlice has: Service default/b0 has port")
     warned.warnings.log_due(120.0)
     assert len(caplog.messages) == 2
+    with caplog.at_level(logging.INFO):
+        warned.add(endpoint_slice(f"a{number:04}", "10.244.0.1", service=f"a{number:04}") for number in range(4))
+        warned.add([endpoint_slice("more", "10.244.0.1", service="b1")])
+        warned.warnings.log_due(130.0)
+        warned.warnings.log_due(140.0)
+    ended = "; ".join(f"Service default/a000{number} has no EndpointSlice" for number in range(3))
+    assert caplog.messages[2:] == [
+        f"no longer: 4 problems: {ended}; and 1 more",
+        "no longer: Service default/b1 has a port that no EndpointSlice has",
+    ]
 
 
 def test_changes_wait_for_one_batch_only() -> None:

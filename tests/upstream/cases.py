@@ -11,7 +11,7 @@ from knft.config import Config
 from knft.families import Family
 from knft.model.objects import ObjectChange
 from knft.source.paths import read_paths
-from knft_compat import iptables, ipvs
+from knft_compat import iptables, ipvs, nftables
 from knft_compat.sync_input import SyncInput
 
 CORPUS = Path(__file__).with_name("corpus")
@@ -61,14 +61,14 @@ class Case(NamedTuple):
         service_cidrs = (self.configuration["serviceCIDRs"],)
         return self.config(service_cidrs=service_cidrs, nodeport_addresses=self.nodeport_addresses or ("all",))
 
-    def kube_proxy_options(self, settings: iptables.Settings | ipvs.Settings) -> KubeProxyOptions:
-        """Return the options of ``knft render --backend``."""
+    def kube_proxy_options(self, settings: iptables.Settings | ipvs.Settings | nftables.Settings) -> KubeProxyOptions:
+        """Return the options of ``knft render --backend``, and of ``knft diff --against``."""
         return KubeProxyOptions(
             config=self.config(),
             settings=settings,
             nodeport_addresses=self.nodeport_addresses,
             local_addresses=self.local_addresses,
-            random_fully=self.configuration["randomFully"],
+            random_fully=self.configuration.get("randomFully", True),
         )
 
     def sync_input(

@@ -71,6 +71,18 @@ def test_rules_are_equal_by_outcome(mode: Mode) -> None:
 
 
 @pytest.mark.property
+def test_kube_proxys_nftables_rules_are_equal_by_outcome() -> None:
+    """No packet has another outcome, expected or not."""
+
+    def check(cluster: Cluster) -> None:
+        report = compare(render_cluster(Mode.NFTABLES, cluster), lambda _, __: None)
+        assert report.is_equal, diff_command(Mode.NFTABLES, cluster)
+        assert reasons_in(report) == set(), diff_command(Mode.NFTABLES, cluster)
+
+    for_clusters(check, 5)
+
+
+@pytest.mark.property
 def test_rules_do_what_the_model_says() -> None:
     """For every packet: endpoints with their shares, masquerading, rejection, drop, and session affinity."""
     tried: Counter[str] = Counter()

@@ -1,0 +1,54 @@
+"""The text of ``knft diff --watch``: the first result is complete, each later one names what has changed."""
+
+from msgspec.structs import replace
+
+from knft.cli.diff_watch import result_lines
+from knft.comparison.watch import ReportedDifference, WatchResult
+
+WEB = ReportedDifference("IPv4", "endpoints", "shop/web:http", "10.244.0.1 gets nothing")
+DNS = ReportedDifference("IPv4", "verdict", "kube-system/dns:dns", "rejected, or delivered")
+API = ReportedDifference("IPv6", "verdict", "", "dropped, or not translated")
+DIFFERENT = WatchResult("different", "iptables", "knft", (WEB, DNS), warnings=("a table is missing",))
+EXPECTED = "except for expected differences (3 kinds of packets)"
+FIRST = [
+    "12:00 different: some packets have different outcomes in iptables and knft",
+    "  IPv4 shop/web:http, endpoints: 10.244.0.1 gets nothing",
+    "  IPv4 kube-system/dns:dns, verdict: rejected, or delivered",
+    "  warning: a table is missing",
+]
+
+
+def test_first_result_is_complete() -> None:
+    assert list(result_lines("12:00", DIFFERENT, None)) == FIRST
+
+
+def test_result_of_other_sides_is_complete() -> None:
+    assert list(result_lines("12:00", DIFFERENT, replace(DIFFERENT, left_name="IPVS"))) == FIRST
+
+
+def test_later_result_has_only_changes() -> None:
+    web = replace(WEB, description="10.244.0.2 gets half")
+    result = replace(DIFFERENT, differences=(web, API), warnings=("a table is missing", "a set is missing"))
+    assert list(result_lines("12:01", result, DIFFERENT)) == [
+        "12:01 different: 1 new, 1 gone, 1 changed; 2 in all",
+        "  ~ IPv4 shop/web:http, endpoints: 10.244.0.2 gets half (before: 10.244.0.1 gets nothing)",
+        "  + IPv6 addresses of no Service, verdict: dropped, or not translated",
+        "  - IPv4 kube-system/dns:dns, verdict: rejected, or delivered",
+        "  warning: a set is missing",
+    ]
+
+
+def test_several_differences_of_one_place_are_all_named() -> None:
+    """Differences of one Service, family and cause are told apart by their descriptions."""
+    pair = (WEB, replace(WEB, description="b"), replace(WEB, description="c"))
+    result, previous = replace(DIFFERENT, differences=()), replace(DIFFERENT, differences=pair)
+    changes = [line.split(": ")[-1] for line in list(result_lines("12:01", result, previous))[1:]]
+    assert sorted(changes) == ["10.244.0.1 gets nothing", "b", "c"]
+
+
+def test_equal_result_names_what_is_gone() -> None:
+    assert list(result_lines("12:02", replace(DIFFERENT, state="equal", differences=(), expected=3), DIFFERENT)) == [
+        f"12:02 equal: packets have the same outcome in iptables and knft, {EXPECTED}",
+        "  - IPv4 shop/web:http, endpoints: 10.244.0.1 gets nothing",
+        "  - IPv4 kube-system/dns:dns, verdict: rejected, or delivered",
+    ]
