@@ -117,10 +117,12 @@ SEE_ALSO: dict[str, tuple[str, ...]] = {
     "render": ("nft(8)", "iptables-restore(8)", "ipset(8)", "ipvsadm(8)"),
     "diff": ("iptables-save(8)", "ipset(8)", "ipvsadm(8)", "nft(8)"),
     "trace": ("iptables-save(8)", "ipset(8)", "ipvsadm(8)", "nft(8)"),
-    "explain": ("kubectl(1)", "nft(8)"),
+    "explain": ("knft-history(8)", "knft-status(8)", "kubectl(1)", "nft(8)"),
     "preflight": ("nft(8)", "iptables-save(8)", "ip-rule(8)", "conntrack(8)"),
     "lint": ("kubectl(1)",),
     "cleanup": ("nft(8)", "iptables(8)"),
+    "status": ("knft-explain(8)", "knft-history(8)", "knft-run(8)"),
+    "history": ("knft-explain(8)", "knft-status(8)", "conntrack(8)"),
     "completion": ("bash(1)", "zsh(1)", "fish(1)"),
 }
-"""Pages beside those of the other commands."""
+"""Pages beside knft(8), which refers to the pages of all commands."""

@@ -12,6 +12,7 @@ from deploy.image.lock import BUILD_WHEELS, wheels_file
 from deploy.image.variant import VARIANTS, native_architecture
 from deploy.packages.errors import PackageError
 from deploy.packages.releases import Target
+from deploy.packages.wheel_licences import wheel_paragraphs
 
 _TREES = Path(__file__).with_name("debian")
 _VERSION = re.compile(r'^__version__ = "(?P<version>[^"]+)"$', re.MULTILINE)
@@ -85,7 +86,8 @@ def _add_wheels(folder: Path, target: Target) -> None:
             if not wheel.name.startswith("pip_nftables-"):
                 shutil.copy(wheel, folder)
     lines = wheels_file(variant, architecture).read_text().splitlines(keepends=True)
-    with (folder.parent / "debian/copyright").open("a") as file:
+    with (folder.parent / "debian/copyright").open("a", encoding="utf-8") as file:
+        file.write(wheel_paragraphs(folder.glob("*.whl")))
         file.write((_TREES / "wheels.copyright").read_text())
     (folder / "runtime.lock").write_text("".join(line for line in lines if not line.startswith(_BINDING)))
     shutil.copy(BUILD_WHEELS, folder / "build.lock")

@@ -9,6 +9,8 @@ from typing import IO, cast
 
 from msgspec import Struct
 
+from knft.kernel.oom import unprotect_from_oom
+
 MAX_OUTPUT_BYTES = 1 << 20
 """The maximum size of an ExecCredential; a certificate with its key has a few kilobytes."""
 MAX_ERROR_BYTES = 64 << 10
@@ -38,6 +40,8 @@ def run_process(command: list[str], folder: str, environment: dict[str, str]) ->
         env=environment,
         start_new_session=True,
     ) as process:
+        # The kernel shall kill a plugin that uses too much memory, and not another process of the node.
+        unprotect_from_oom(process.pid)
         try:
             output, errors = _read(process)
         except BaseException:

@@ -47,6 +47,7 @@ COMPLETED = {
     ],
     "cleanup --kube-proxy a": ["cleanup", "--kube-proxy", "all"],
     "status -o j": ["status", "-o", "json"],
+    "history web -o j": ["history", "web", "-o", "json"],
     "completion fi": ["completion", "fish"],
     "version -o j": ["version", "-o", "json"],
 }  # fmt: skip

@@ -47,6 +47,16 @@ def test_an_upgrade_of_the_release_replaces_the_package() -> None:
     subprocess.run(["dpkg", "--compare-versions", versions[0], "lt", versions[1]], check=True)  # noqa: S607
 
 
+def test_wheels_of_debian_12_are_pinned_by_their_hashes() -> None:
+    """Without --require-hashes, only knft's own wheel is installed, which the build makes."""
+    rules = (ROOT / "deploy/packages/debian/debian12/rules").read_text()
+    installations = re.findall(r"^\t\$\(PIP\) (.+)$", rules, re.MULTILINE)
+    assert len(installations) == 3
+    (unpinned,) = [each for each in installations if "--require-hashes" not in each.split()]
+    assert unpinned == "--target $(SITE) knft==$(subst ~,,$(DEB_VERSION_UPSTREAM))"
+    assert all(flag in rules.partition("%:")[0] for flag in ("--no-index", "--no-deps"))
+
+
 def test_spec_has_the_version() -> None:
     spec = (ROOT / "deploy/packages/rpm/knft.spec").read_text()
     assert f"\nVersion:        {__version__}\n" in spec

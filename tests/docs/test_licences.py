@@ -1,5 +1,6 @@
 """The program of the worker process, which loads a library under GPL-2.0-only, has no code under Apache-2.0 alone."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,14 @@ def test_program_of_the_worker_process_is_compatible_with_gpl() -> None:
     imported = set(done.stdout.split())
     modules = {_module_name(path) for path in (ROOT / "knft").rglob("*.py") if _has_header(path)}
     assert imported - COMPATIBLE == modules
+
+
+def test_copyright_file_of_the_debian_packages_names_the_files_with_two_licences() -> None:
+    paragraphs = (ROOT / "deploy/packages/debian/common/copyright").read_text().split("\n\n")
+    (listed,) = [each for each in paragraphs if re.search(r"^License: Apache-2\.0 or GPL-2$", each, re.MULTILINE)]
+    names = listed.removeprefix("Files:").partition("\nCopyright:")[0].split()
+    packaged = [path for folder in ("knft", "compat", "deploy") for path in (ROOT / folder).rglob("*.py")]
+    assert names == sorted(path.relative_to(ROOT).as_posix() for path in packaged if _has_header(path))
 
 
 def _has_header(path: Path) -> bool:

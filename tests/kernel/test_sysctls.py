@@ -4,6 +4,7 @@ See docs/behaviour/conntrack.md#sysctls and docs/behaviour/upstream-tests.md#con
 """
 
 import errno
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from msgspec import structs
 from knft.configuration.settings import ConntrackSettings
 from knft.errors import ReadOnlySysctlError, UnsupportedError
 from knft.kernel import sysctls
-from knft.kernel.oom import set_oom_score_adj
+from knft.kernel.oom import set_oom_score_adj, unprotect_from_oom
 from knft.kernel.sysctls import DifferingValue, desired_values, differing_values, online_processors, set_conntrack
 from tests.support.lab.namespace import Namespace
 
@@ -240,6 +241,25 @@ def test_oom_score_adj_is_set() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["['', '', '']", "500"]
+
+
+@pytest.mark.parametrize("value", [-500, 500])
+def test_children_do_not_keep_a_negative_oom_score_adj(value: int) -> None:
+    """Without privilege, the value of the parent process stays as it was."""
+    code = (
+        "import subprocess, sys\n"
+        "from pathlib import Path\n"
+        "from knft.kernel.oom import set_oom_score_adj, unprotect_from_oom\n"
+        f"set_oom_score_adj({value})\n"
+        "child = subprocess.Popen(['sleep', '60'])\n"
+        "unprotect_from_oom(child.pid)\n"
+        "print([int(Path(f'/proc/{process}/oom_score_adj').read_text()) for process in ('self', child.pid)])\n"
+        "child.kill()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    own, inherited = json.loads(done.stdout)
+    assert inherited == max(own, 0)
+    unprotect_from_oom(2**22 + 1)  # no such process
 
 
 def test_unwritable_oom_score_adj_is_returned_as_text(tmp_path: Path) -> None:

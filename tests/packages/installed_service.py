@@ -46,6 +46,18 @@ class Cluster:
             "users": [{"name": "knft", "user": {"token": TOKEN}}],
         }
 
+    def use_credential_plugin(self, script: str) -> None:
+        """Let a plugin give the token after a shell script."""
+        version = "client.authentication.k8s.io/v1"
+        credential = {"apiVersion": version, "kind": "ExecCredential", "status": {"token": TOKEN}}
+        plugin = {
+            "apiVersion": version,
+            "command": "sh",
+            "args": ["-c", f"{script}; echo '{json.dumps(credential)}'"],
+            "interactiveMode": "Never",
+        }
+        self.kubeconfig["users"] = [{"name": "knft", "user": {"exec": plugin}}]
+
     def start(self) -> None:
         """Start the server, unless it runs."""
         if self._server is None:

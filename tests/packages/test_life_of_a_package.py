@@ -4,6 +4,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from knft import __version__
+from knft.cli.commands import SHELLS, cli
 from tests.demo.example_shop import EXAMPLES, FRONTEND_PODS, FRONTEND_PORT
 from tests.packages.conftest import Packages
 from tests.packages.host import Host, new_host
@@ -18,10 +19,22 @@ from tests.support.waiting import TIMEOUT
 SERVICES = (("10.96.0.10", 80), ("fd00:10:96::10", 80))
 NODE_PORTS = (("192.0.2.11", 30080), ("2001:db8:1::11", 30080))
 OWN_LINE = "# A line of the administrator."
+OTHER_TABLES = ["table ip other", "table ip6 other"]
+MANUAL_PAGES = ("man5/knft-config.5", "man8/knft.8", *(f"man8/knft-{name}.8" for name in cli.commands))
+COMPLETIONS = {
+    "bash": "bash-completion/completions/knft",
+    "zsh": "zsh/vendor-completions/_knft",
+    "fish": "fish/vendor_completions.d/knft.fish",
+}
+WITHOUT_NFT = "debian13"
+"""The release in which nft is purged before knft; in the other, knft is purged while nft can delete its tables."""
 
 
 def test_a_package_is_installed_upgraded_removed_and_purged(packages: Packages, tmp_path: Path) -> None:
-    """Its rules serve connections from the first start to the purge, and the purge leaves nothing."""
+    """Its rules serve connections from the first start to the purge, and the purge leaves no file.
+
+    It deletes the rules if nft is installed, and no table of another program.
+    """
     with Lab() as lab, Responders() as servers:
         for pod in FRONTEND_PODS:
             servers.serve(lab.host(pod), FRONTEND_PORT)
@@ -46,9 +59,7 @@ def test_a_package_is_installed_upgraded_removed_and_purged(packages: Packages, 
                 assert host.run("sh", "-c", "command -v knft", check=False).returncode != 0
                 assert connection.echoes(b"after the removal")
             _check_traffic(lab)
-            host.apt("purge", "knft")
-            assert _rules(host) == []
-            host.apt("purge", "--autoremove", "nftables")
+            _purge(host, lab, nft_first=packages.release == WITHOUT_NFT)
             assert host.files() - files == set()
             assert host.read("/etc/passwd") + host.read("/etc/group") == users
 
@@ -60,8 +71,6 @@ def _check_older_installation(host: Host) -> None:
     assert "knft" not in host.run("sh", "-c", "cat /proc/[0-9]*/cmdline").stdout
     assert "knft:x:" in host.read("/etc/passwd")
     host.run("test", "-e", f"/{REMOVED_FILE}")
-    for page in ("man5/knft-config.5", "man8/knft.8", "man8/knft-run.8", "man8/knft-version.8"):
-        host.run("test", "-e", f"/usr/share/man/{page}.gz")
     # A change of the administrator, which the upgrade keeps.
     host.run("sh", "-c", f"echo '{OWN_LINE}' >>/etc/knft/config.yaml")
 
@@ -70,18 +79,34 @@ def _check_newer_installation(host: Host) -> None:
     found = json.loads(host.run("knft", "version", "-o", "json").stdout)
     assert found["knft"] == __version__
     assert found["installation"]["method"] == "deb"
+    # In Debian 12 through a link in the environment of wheels.
+    python = host.read("/usr/bin/knft").partition("\n")[0].removeprefix("#!").split()
+    code = "import nftables, os; print(os.path.realpath(nftables.__path__[0]))"
+    assert host.run(*python, "-c", code).stdout == "/usr/lib/python3/dist-packages/nftables\n"
     assert host.run("systemctl", "is-enabled", "knft", check=False).stdout == "disabled\n"
     assert host.run("test", "-e", f"/{REMOVED_FILE}", check=False).returncode == 1
     configuration = host.read("/etc/knft/config.yaml")
     assert configuration.startswith(OLD_LINE)
     assert OWN_LINE in configuration
     host.run("knft", "run", "--config", "/etc/knft/config.yaml", "--write-config-to", "/tmp/written")  # noqa: S108
-    for script in (
-        "bash-completion/completions/knft",
-        "zsh/vendor-completions/_knft",
-        "fish/vendor_completions.d/knft.fish",
-    ):
-        assert "knft" in host.read(f"/usr/share/{script}")
+    host.run("ls", *(f"/usr/share/man/{page}.gz" for page in MANUAL_PAGES))
+    assert set(COMPLETIONS) == set(SHELLS)
+    for shell, path in COMPLETIONS.items():
+        assert host.read(f"/usr/share/{path}") == host.run("knft", "completion", shell).stdout
+
+
+def _purge(host: Host, lab: Lab, *, nft_first: bool) -> None:
+    """Purge knft's package and nft; other tables stay, and without nft knft's rules too."""
+    for table in OTHER_TABLES:
+        host.run("nft", f"add {table}")
+    if nft_first:
+        host.apt("purge", "--autoremove", "nftables")
+    host.apt("purge", "knft")
+    if nft_first:
+        _check_traffic(lab)
+    else:
+        assert host.run("nft", "list", "tables").stdout.splitlines() == OTHER_TABLES
+        host.apt("purge", "--autoremove", "nftables")
 
 
 @contextmanager

@@ -22,6 +22,7 @@ MAX_EXPOSURE = 2.0
 START_SECONDS = 30
 """What the test sets as TimeoutStartSec: longer than a start of knft until its first notification."""
 WATCHDOG_SECONDS = 10
+PLUGIN = 'until [ "$(cat /proc/$$/oom_score_adj)" = 0 ]; do sleep 0.1; done'
 CLOSE_WAIT = "net.netfilter.nf_conntrack_tcp_timeout_close_wait"
 
 
@@ -37,8 +38,12 @@ def container(packages: Packages) -> Iterator[SystemdContainer]:
 
 @pytest.fixture(scope="module")
 def installed(container: SystemdContainer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """The unit, with a kubeconfig and the installed configuration, which leaves the sysctls of all namespaces alone."""
+    """The unit, with a kubeconfig and the installed configuration, which leaves the sysctls of all namespaces alone.
+
+    A credential plugin runs in the sandbox, and gives the token when the kernel may kill it before other processes.
+    """
     cluster = Cluster(container.namespace, tmp_path_factory.mktemp("cluster"))
+    cluster.use_credential_plugin(PLUGIN)
     text = container.read(CONFIGURATION)
     for installed, changed in (("#hostnameOverride:", "hostnameOverride:"), ("maxPerCore: 32768", "maxPerCore: 0")):
         assert text.count(installed) == 1
@@ -68,6 +73,13 @@ def test_installation_neither_enables_nor_starts_the_service(container: SystemdC
     assert container.run("systemctl", "is-enabled", UNIT, check=False).stdout == "disabled\n"
     assert container.show(UNIT, "InvocationID") == ""
     assert container.run("id", "--name", "--groups", "knft").stdout == "knft\n"
+
+
+def test_systemd_accepts_the_unit(container: SystemdContainer) -> None:
+    """The container has no man(1), with which the command would look for the manual pages."""
+    path = container.show(UNIT, "FragmentPath")
+    done = container.run("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", path)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_exposure_is_the_documented_one(container: SystemdContainer) -> None:
