@@ -1,7 +1,6 @@
 """Problems of a configuration: each has the path of its field, so that all are reported in the order of the file."""
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 MAX_REPORTED = 20
@@ -63,6 +62,8 @@ class _FileOrder:
 
 def did_you_mean(text: str, valid: Iterable[str]) -> str:
     """Return a question that names the most similar valid text, for the end of a message; "" if none is similar."""
+    from difflib import get_close_matches  # noqa: PLC0415
+
     by_lower_case = {name.lower(): name for name in valid}
     similar = get_close_matches(text.lower(), by_lower_case, n=1, cutoff=0.7)
     return f"; did you mean {by_lower_case[similar[0]]}?" if similar else ""

@@ -15,6 +15,9 @@ class _Listing(msgspec.Struct):
     nftables: list[dict[str, _Metainfo]]
 
 
+_LISTING = msgspec.json.Decoder(_Listing)
+
+
 def library_version() -> str:
     """Return the version that libnftables itself reports; raise KnftError if it cannot be loaded or used.
 
@@ -25,7 +28,7 @@ def library_version() -> str:
         # Of a family that few programs use, to get a short answer; its first object has the version.
         listing = library.run("list tables arp", terse=True)
     try:
-        return msgspec.json.decode(listing, type=_Listing).nftables[0]["metainfo"].version
+        return _LISTING.decode(listing).nftables[0]["metainfo"].version
     except (msgspec.DecodeError, LookupError) as error:
         msg = f"libnftables reports no version: {error}"
         raise KernelError(msg) from error
