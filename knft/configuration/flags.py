@@ -151,9 +151,9 @@ def split_list(_: str, value: tuple[str, ...]) -> list[str]:
 
 
 def _parse_feature_gates(flag: str, value: tuple[str, ...]) -> dict[str, bool]:
-    pairs = {text: text.partition("=") for text in split_list(flag, value)}
-    _reject(flag, (text for text, (_, _, on) in pairs.items() if _bool_key(on) not in _BOOLEANS), _FORM_OF_GATES)
-    return {name.strip(): _BOOLEANS[_bool_key(on)] for name, _, on in pairs.values()}
+    pairs = [(text, text.partition("=")) for text in split_list(flag, value)]
+    _reject(flag, (text for text, (_, _, on) in pairs if _bool_key(on) not in _BOOLEANS), _FORM_OF_GATES)
+    return {name.strip(): _BOOLEANS[_bool_key(on)] for _, (name, _, on) in pairs}
 
 
 def _bool_key(text: str) -> str:

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from tests.cluster.rendered_manifests import (
     objects,
     program,
 )
+from tests.support.lab.links import netlink
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 
@@ -115,6 +118,17 @@ def test_chart_and_overlays_are_equal(
     elif "monitoring" in components:
         found[configuration]["data"]["config.yaml"]["metricsBindAddress"] = "0.0.0.0:10249"
     assert found == expected
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """An API server of its own: these tests also remove knft's objects, which other tests use."""
+    namespace = Namespace.create("manifests")
+    with netlink(namespace) as link:
+        link.up("lo")
+    with Cluster(namespace, tmp_path_factory.mktemp("manifests")) as cluster:
+        yield cluster
+    namespace.close()
 
 
 @pytest.fixture(scope="module")
@@ -277,7 +291,13 @@ def test_kubeadm_applies_the_patch(cluster: Cluster, tmp_path: Path) -> None:
     shutil.copy(KUBEADM_PATCH, tmp_path / "patches")
     version = "kubeadm.k8s.io/v1beta4"
     documents = (
-        {"apiVersion": version, "kind": "InitConfiguration", "patches": {"directory": str(tmp_path / "patches")}},
+        {
+            "apiVersion": version,
+            "kind": "InitConfiguration",
+            # Without it, kubeadm asks for the address of the default route, which this namespace lacks.
+            "localAPIEndpoint": {"advertiseAddress": "192.0.2.1"},
+            "patches": {"directory": str(tmp_path / "patches")},
+        },
         {"apiVersion": version, "kind": "ClusterConfiguration", "kubernetesVersion": built.release},
     )
     (tmp_path / "kubeadm.yaml").write_text(yaml.safe_dump_all(documents))

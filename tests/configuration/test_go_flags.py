@@ -78,6 +78,12 @@ def test_help_is_printed_though_another_flag_is_unknown() -> None:
     assert (done.exit_code, done.output.startswith("Usage:")) == (0, True)
 
 
+def test_last_value_of_a_repeated_feature_gate_applies() -> None:
+    """As with kube-proxy, also if the last text was there before."""
+    document = load("--feature-gates=AllAlpha=false,AllAlpha=true,AllAlpha=false", "--node=node-1").document
+    assert document["featureGates"] == {"AllAlpha": False}
+
+
 def test_list_flags_accept_commas_and_repetition() -> None:
     flags = ("--nodeport-addresses=192.0.2.0/24, primary", "--nodeport-addresses", "fd00::/64")
     assert load(*flags).config.nodeport_addresses == ("192.0.2.0/24", "primary", "fd00::/64")
