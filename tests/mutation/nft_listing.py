@@ -99,9 +99,18 @@ def service_of_chain(chain: str) -> str:
     return f"{found[1]}/{found[2]}:{found[3]}"
 
 
+def key_of(element: Any) -> list[Any]:
+    """Return the concatenated key of a map element, with or without a comment."""
+    key = element[0].get("elem", {"val": element[0]})["val"]
+    concatenated: list[Any] = key["concat"]
+    return concatenated
+
+
 def service_of_element(element: Any) -> str:
-    """Return the Service port of a map element."""
-    return str(element[0]["elem"]["comment"])
+    """Return the Service port of a map element: its comment says it, or the chain of its verdict."""
+    if "elem" in element[0]:
+        return str(element[0]["elem"]["comment"])
+    return service_of_chain(element[1]["goto"]["target"])
 
 
 def find_statement(rule: Object, kind: str) -> Object:

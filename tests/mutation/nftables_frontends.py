@@ -5,8 +5,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from tests.mutation.kube_proxy_nftables import jump_to, match
-from tests.mutation.nft_listing import NftListing, Object, find_statement, service_of_chain, service_of_element
+from knft_compat.nftables.expressions import jump_to, match
+from tests.mutation.nft_listing import NftListing, Object, find_statement, key_of, service_of_chain, service_of_element
 from tests.mutation.nftables_common import FRONTENDS, NODE_PORTS, Change, random_choice, remove_rule
 from tests.mutation.operator import Expectation, Operator
 
@@ -32,7 +32,7 @@ def _key_edited(name: str, edit: Callable[[list[Any]], None]) -> Change:
         if not elements:
             return None
         element = random.choice(elements)
-        edit(element[0]["elem"]["val"]["concat"])
+        edit(key_of(element))
         return Expectation((service_of_element(element),))
 
     return change
@@ -51,7 +51,7 @@ def _reject_missing(listed: NftListing, random: Random) -> Expectation | None:
     if not elements:
         return None
     element = elements.pop(random.randrange(len(elements)))
-    if element[0]["elem"]["val"]["concat"][0] in listed.elements("cluster-ips") and "drop" not in element[1]:
+    if key_of(element)[0] in listed.elements("cluster-ips") and "drop" not in element[1]:
         return Expectation((service_of_element(element),), "cluster-ips-check rejects other ports of cluster IPs")
     return Expectation((service_of_element(element),))
 
@@ -64,8 +64,9 @@ def _verdict(name: str, verdict: Object) -> Change:
         if not elements:
             return None
         element = random.choice(elements)
+        service = service_of_element(element)
         element[1] = verdict
-        return Expectation((service_of_element(element),))
+        return Expectation((service,))
 
     return change
 
@@ -73,9 +74,10 @@ def _verdict(name: str, verdict: Object) -> Change:
 def _to_other_service(listed: NftListing, random: Random) -> Expectation | None:
     elements = listed.elements(FRONTENDS)
     mine = random.choice(elements)
-    others = [item for item in elements if service_of_element(item) != service_of_element(mine)]
+    service = service_of_element(mine)
+    others = [item for item in elements if service_of_element(item) != service]
     mine[1] = random.choice(others)[1]
-    return Expectation((service_of_element(mine),))
+    return Expectation((service,))
 
 
 def _as_internal(listed: NftListing, random: Random) -> Expectation | None:
@@ -96,10 +98,10 @@ def _as_internal(listed: NftListing, random: Random) -> Expectation | None:
 def _stale_element(listed: NftListing, random: Random) -> Expectation | None:
     """Add a frontend of a removed Service."""
     elements = listed.elements(FRONTENDS)
-    model, target = random.choice(elements)
+    model = random.choice(elements)
     address = "10.96.0.250" if listed.family == "ip" else "fd00:10:96::fa"
-    key = {"concat": [address, *model["elem"]["val"]["concat"][1:]]}
-    elements.append([{"elem": {"val": key, "comment": "shop/bygone:http"}}, target])
+    key = {"concat": [address, *key_of(model)[1:]]}
+    elements.append([{"elem": {"val": key, "comment": "shop/bygone:http"}}, model[1]])
     return Expectation(("shop/bygone:http",))
 
 
@@ -127,7 +129,7 @@ def _before(*verdict: Object) -> Change:
 
     def change(listed: NftListing, random: Random) -> Expectation | None:
         element = random.choice(listed.elements(FRONTENDS))
-        address, protocol, port = element[0]["elem"]["val"]["concat"]
+        address, protocol, port = key_of(element)
         first = listed.rules("services")[0]
         listed.insert(
             first,
@@ -169,9 +171,7 @@ def _cluster_ip_missing(listed: NftListing, random: Random) -> Expectation | Non
     elements = listed.elements("cluster-ips")
     address = elements.pop(random.randrange(len(elements)))
     found = [item for name in (FRONTENDS, _NO_ENDPOINTS) for item in listed.elements(name)]
-    return Expectation(
-        tuple({service_of_element(item) for item in found if item[0]["elem"]["val"]["concat"][0] == address})
-    )
+    return Expectation(tuple({service_of_element(item) for item in found if key_of(item)[0] == address}))
 
 
 _GOTO_POOL = r'"expr": \[\{"goto": \{"target": "(service|local)-'

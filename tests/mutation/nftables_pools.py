@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from tests.mutation.kube_proxy_nftables import match
+from knft_compat.nftables.expressions import match
 from tests.mutation.nft_listing import NftListing, Object, find_statement, service_of_chain, service_of_element
 from tests.mutation.nftables_common import FRONTENDS, Change, random_choice, remove_rule
 from tests.mutation.operator import Expectation, Operator

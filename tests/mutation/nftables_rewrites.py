@@ -6,8 +6,8 @@ from ipaddress import ip_network
 from random import Random
 from typing import Any
 
-from tests.mutation.kube_proxy_nftables import jump_to, match
-from tests.mutation.nft_listing import NftListing, find_statement
+from knft_compat.nftables.expressions import jump_to, match
+from tests.mutation.nft_listing import NftListing, find_statement, key_of
 from tests.mutation.operator import Rewrite
 
 
@@ -176,10 +176,10 @@ def _map_as_rules(listed: NftListing, _: Random) -> bool:
     elements = listed.elements("service-nodeports")
     rule = listed.rules("services", "@service-nodeports")[0]
     address_match = find_statement(rule, "match")
-    for element, verdict in elements:
-        protocol, port = element["elem"]["val"]["concat"]
+    for element in elements:
+        protocol, port = key_of(element)
         port_match = match({"payload": {"protocol": protocol, "field": "dport"}}, port)
-        listed.insert(rule, address_match, port_match, verdict)
+        listed.insert(rule, address_match, port_match, element[1])
     listed.remove(rule)
     return bool(elements)
 

@@ -20,8 +20,10 @@ from knft.proxy_mode import Mode
 from knft_compat import iptables, ipvs
 from knft_compat import sync_input as compat
 from knft_compat.captures import SimulatedOutput, captures_after_first_sync
+from knft_compat.nftables import list_table
+from knft_compat.nftables.expressions import Object
 from tests.mutation.clusters import NODE_ADDRESSES, Cluster, generate_cluster
-from tests.mutation.kube_proxy_nftables import Object, list_ruleset
+from tests.mutation.nftables_before_1_36 import list_ruleset
 
 
 class MutationSubject(NamedTuple):
@@ -30,6 +32,8 @@ class MutationSubject(NamedTuple):
     cluster: Cluster
     version: IpVersion
     sync_input: compat.SyncInput
+    nft_input: compat.SyncInput
+    """The input of mode nftables, whose NodePorts are on other addresses."""
     knft: RuleSet
 
     @property
@@ -46,9 +50,7 @@ class MutationSubject(NamedTuple):
 
     def nft_listing(self, *, by_chains: bool) -> list[Object]:
         """Return the nft listing of a node with kube-proxy in mode nftables, in one of its two layouts."""
-        flags: tuple[str, ...] = self.cluster.options["service_cidr"]
-        cidrs = tuple(cidr for flag in flags for cidr in flag.split(","))
-        return list_ruleset(self.sync_input, cidrs, by_chains=by_chains)
+        return list_ruleset(self.nft_input) if by_chains else list_table(self.nft_input)
 
     def sides(self, mode: Mode, texts: Capture) -> Sides:
         """Return a capture and the rules of knft as the two sides of ``knft diff``."""
@@ -83,5 +85,8 @@ def _subjects(seed: int) -> Iterator[MutationSubject]:
     rules = knft_rules(cluster.changes, config_from_options(cluster.options))
     options = kube_proxy_options(Mode.IPTABLES, cluster.options)
     assert set(interface_addresses(cluster.changes, options.config)) == set(NODE_ADDRESSES)
-    for family, sync_input in sync_inputs(ObjectSnapshots(cluster.changes, None), options):
-        yield MutationSubject(cluster, family.version, sync_input, rules[family.version])
+    nft_options = kube_proxy_options(Mode.NFTABLES, cluster.options)
+    snapshots = ObjectSnapshots(cluster.changes, None)
+    nft_inputs = dict(sync_inputs(snapshots, nft_options))
+    for family, sync_input in sync_inputs(snapshots, options):
+        yield MutationSubject(cluster, family.version, sync_input, nft_inputs[family], rules[family.version])
