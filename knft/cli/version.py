@@ -9,7 +9,7 @@ import msgspec
 from knft import __version__
 from knft.cli.installation import Installation, Method, find_installation
 from knft.errors import KnftError
-from knft.kernel.library_version import library_version
+from knft.kernel.libnftables_version import libnftables_version
 
 
 class Versions(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ def version(output: str) -> None:
 def _find_versions() -> Versions:
     library, error = None, ""
     try:
-        library = library_version()
+        library = libnftables_version()
     except (KnftError, OSError) as reason:  # an OSError, for example, without /proc
         error = str(reason)
     return Versions(

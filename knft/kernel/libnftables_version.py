@@ -18,7 +18,7 @@ class _Listing(msgspec.Struct):
 _LISTING = msgspec.json.Decoder(_Listing)
 
 
-def library_version() -> str:
+def libnftables_version() -> str:
     """Return the version that libnftables itself reports; raise KnftError if it cannot be loaded or used.
 
     The library has no other function for its version, and even an empty listing needs CAP_NET_ADMIN.

@@ -29,7 +29,7 @@ from knft.kernel.addresses import local_addresses
 from knft.kernel.base_chains import base_chains
 from knft.kernel.connections import open_connections
 from knft.kernel.conntrack_usage import conntrack_entries, conntrack_maximum
-from knft.kernel.library_version import library_version
+from knft.kernel.libnftables_version import libnftables_version
 from knft.kernel.mark_routes import mark_routes
 from knft.kernel.probe import probe, require_privilege
 from knft.kernel.process import WorkerProcess
@@ -91,7 +91,7 @@ def attempt(read: Callable[[], Value]) -> Value | Unread:
 
 def _read_host(*, is_image: bool) -> HostFacts:
     unsupported = ""
-    version = attempt(library_version)
+    version = attempt(libnftables_version)
     try:
         with WorkerProcess() as library:
             probe(library)
