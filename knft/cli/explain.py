@@ -9,7 +9,6 @@ import msgspec
 from knft.cli.explain_text import format_explanation
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
-from knft.cli.silence import without_log
 from knft.cli.text_layout import output_width
 from knft.comparison.explained import kernel_rules, kernel_source, object_source
 from knft.comparison.kube_proxy_inputs import interface_addresses
@@ -20,6 +19,7 @@ from knft.explain.explanation import Explanation
 from knft.explain.query import Query, parse_query
 from knft.explain.sources import KernelSource, ObjectSource
 from knft.model.objects import ObjectChange
+from knft.silence import without_log
 
 STATUS_FOUND, STATUS_NOT_FOUND = 0, 3
 

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from knft.cli.lint_text import format_report
 from knft.cli.manifests import print_messages, scan_manifests
 from knft.cli.options import config_of_node, node_name_from_options
-from knft.cli.silence import without_log
 from knft.cli.text_layout import output_width
 from knft.comparison.manifest_changes import traffic_changes
 from knft.config import Config
@@ -18,6 +17,7 @@ from knft.errors import UsageError
 from knft.lint.lint import lint as lint_manifests
 from knft.lint.manifests import manifests_of
 from knft.lint.report import LintReport, ManifestChange
+from knft.silence import without_log
 from knft.source.described_kinds import LINTED_KINDS
 from knft.source.scan_result import ScanResult
 from knft.source.validate import CLUSTER_IP_MISSING, SERVICE_NAME_MISSING

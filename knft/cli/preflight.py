@@ -22,8 +22,9 @@ from knft.kernel.probe import require_privilege
 from knft.model.objects import ObjectChange
 from knft.preflight.checks import check
 from knft.preflight.facts import ConfigurationFacts, Unread
-from knft.preflight.machine import NO_OBJECTS, Inputs, read_facts, without_log
+from knft.preflight.machine import NO_OBJECTS, Inputs, read_facts
 from knft.preflight.report import Verdict
+from knft.silence import without_log
 
 _STATUSES: dict[Verdict, int] = {"ready": 0, "undecided": 1, "not ready": 3}
 """The exit status for each verdict; 2 is invalid usage."""

@@ -3,10 +3,8 @@
 Each reader returns what it read, or why it could not, so that one failure leaves the other checks.
 """
 
-import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
 from typing import TypeVar
 
 from msgspec import Struct
@@ -39,6 +37,7 @@ from knft.model.objects import ObjectChange
 from knft.preflight.facts import ConfigurationFacts, ConntrackFacts, Facts, HostFacts, ObjectFacts, RuleFacts, Unread
 from knft.proxy_mode import Mode
 from knft.render.names import TABLE
+from knft.silence import without_log
 from knft.sync.assemble import states_after_batches
 from knft.sync.state import ServiceState
 
@@ -173,13 +172,3 @@ def _node_problems(
         if problem:
             yield problem
 
-
-@contextmanager
-def without_log() -> Iterator[None]:
-    """Leave out the log of parts of ``knft run``."""
-    logger = logging.getLogger("knft")
-    before, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = before
