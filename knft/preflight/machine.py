@@ -171,4 +171,3 @@ def _node_problems(
             problem = nodeport_problem(state.node, config, own)
         if problem:
             yield problem
-
