@@ -15,6 +15,15 @@ CHECKOUT = Path(__file__).parents[2]
 KUSTOMIZE = CHECKOUT / "deploy" / "kustomize"
 CHART = CHECKOUT / "deploy" / "chart" / "knft"
 
+HOST = {"apiServer": {"host": "192.0.2.1"}}
+CIDR = {"config": {"clusterCIDR": "10.244.0.0/16"}}
+MONITORING = {
+    "enabled": True,
+    "serviceMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True},
+    "dashboard": {"enabled": True},
+}
+
 Objects = dict[tuple[str, str, str], dict[str, Any]]
 """Objects by kind, namespace and name."""
 
@@ -68,3 +77,17 @@ def objects(text: str) -> Objects:
     keys = [(each["kind"], each["metadata"].get("namespace", ""), each["metadata"]["name"]) for each in found]
     assert len(set(keys)) == len(keys)
     return dict(zip(keys, found, strict=True))
+
+
+def daemon_set(found: Objects) -> dict[str, Any]:
+    """Return knft's DaemonSet."""
+    return found["DaemonSet", "kube-system", "knft"]
+
+
+def merged(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Return both objects as one; where both have a value, it is the second's."""
+    result = dict(first)
+    for name, value in second.items():
+        both = isinstance(value, dict) and isinstance(result.get(name), dict)
+        result[name] = merged(result[name], value) if both else value
+    return result
