@@ -66,6 +66,9 @@ class ConnectionTotals:
         """What each element had at the last reading, by family and outcome."""
         self._former: dict[Family, set[bytes]] = {family: set() for family in Family}
         """Frontends that no Service port has any more, and whose elements may still exist."""
+        self._is_reading = False
+        self._changed_while_reading: set[_Key] = set()
+        """Frontends that got or lost an owner since ``begin_reading``: the reading may have their former elements."""
 
     @property
     def left_out_count(self) -> int:
@@ -114,6 +117,7 @@ class ConnectionTotals:
             self._owners[family, raw] = name
             self._by_frontend.pop((family, raw), None)
             self._former[family].discard(raw)
+            self._note_change(family, raw)
 
     def _forget(self, family: Family, raw: bytes) -> None:
         del self._owners[family, raw]
@@ -121,6 +125,16 @@ class ConnectionTotals:
         self._by_frontend.pop((family, raw), None)
         for outcome in range(_OUTCOME_COUNT):
             self._last[family, outcome].pop(raw, None)
+        self._note_change(family, raw)
+
+    def _note_change(self, family: Family, raw: bytes) -> None:
+        if self._is_reading:
+            self._changed_while_reading.add((family, raw))
+
+    def begin_reading(self) -> None:
+        """Ignore in the next readings the frontends whose owners change from now on."""
+        self._is_reading = True
+        self._changed_while_reading.clear()
 
     def add_readings(self, readings: Mapping[Family, Mapping[str, Counts]]) -> None:
         """Add what the kernel has counted since the last reading, by family and set."""
@@ -128,24 +142,31 @@ class ConnectionTotals:
             for name, counts in sets.items():
                 self._add_set(family, _OUTCOMES[name], counts)
             self._forget_removed(family, sets)
+        waiting = {self._owners.get(key) for key in self._changed_while_reading}
         self._unread = {
             name
             for name in self._unread
-            if not all(family in readings for family in Family if (family, name) in self._frontends)
+            if name in waiting or not all(family in readings for family in Family if (family, name) in self._frontends)
         }
+        self._is_reading = False
+        self._changed_while_reading.clear()
 
     def _forget_removed(self, family: Family, sets: Mapping[str, Counts]) -> None:
         """Forget former frontends without elements: one that is created again counts from 0."""
-        removed = {raw for raw in self._former[family] if not any(raw in counts for counts in sets.values())}
+        removed = {
+            raw
+            for raw in self._former[family]
+            if (family, raw) not in self._changed_while_reading and not any(raw in counts for counts in sets.values())
+        }
         self._former[family] -= removed
         for outcome, raw in itertools.product(range(_OUTCOME_COUNT), removed):
             self._last[family, outcome].pop(raw, None)
 
     def _add_set(self, family: Family, outcome: int, counts: Counts) -> None:
-        last, former = self._last[family, outcome], self._former[family]
+        last, former, changed = self._last[family, outcome], self._former[family], self._changed_while_reading
         for raw, packets in counts.items():
             before = last.get(raw, 0)
-            if packets == before:
+            if packets == before or (family, raw) in changed:
                 continue
             name = self._owners.get((family, raw))
             if name is None:

@@ -61,6 +61,8 @@ class ServiceCounters(SyncObserver):
         """Read the counters of all families from the kernel; log an error once."""
         if len(self._attempted) < len(Family):
             return
+        with self._lock:
+            self._totals.begin_reading()
         readings = {family: counts for family in Family if (counts := self._read_family(family)) is not None}
         with self._lock:
             self._totals.add_readings(readings)
