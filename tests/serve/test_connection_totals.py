@@ -158,8 +158,21 @@ def test_number_of_service_ports_is_limited() -> None:
     totals = ConnectionTotals(limit=1)
     totals.set_frontends(V4, {A: [ONE], B: [TWO], C: [NODEPORT]})
     _read(totals, {1: 5, 2: 7})
-    assert (_new(totals), totals.left_out_count) == ({A: 5}, 2)
+    assert (_new(totals), totals.not_counted) == ({A: 5}, 2)
     totals.set_frontends(V4, {A: [], C: []})
-    assert (_new(totals), totals.left_out_count) == ({}, 0)
+    assert (_new(totals), totals.not_counted) == ({}, 0)
     _read(totals, {2: 8})
     assert _new(totals) == {B: 8}
+
+
+def test_released_frontends_are_limited_while_nothing_can_be_read() -> None:
+    totals = ConnectionTotals(max_released=3)
+    for number in range(5):
+        frontend = Frontend(FrontendKind.CLUSTER_IP, f"10.96.1.{number}", "TCP", 80)
+        totals.set_frontends(V4, {A: [ONE, frontend]})
+    totals.set_frontends(V4, {A: []})
+    assert totals.released_count == 3
+    _read(totals, {1: 5})  # The kernel refused to remove it: the oldest were forgotten, not this one.
+    totals.set_frontends(V4, {A: [ONE]})
+    _read(totals, {1: 7})
+    assert (_new(totals), totals.released_count) == ({A: 2}, 0)
