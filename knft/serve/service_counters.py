@@ -1,6 +1,5 @@
 """ServiceCounters: the connections of each Service port, as the kernel counts them (``--service-counters``)."""
 
-import logging
 import threading
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -15,11 +14,10 @@ from knft.model.plan import Frontend
 from knft.render.names import COUNTER_SETS, TABLE
 from knft.serve.connection_totals import MAX_SERVICE_PORTS, Connections, ConnectionTotals
 from knft.serve.timestamp import Clock, Timestamp
+from knft.sync.lasting_problems import LastingProblems
 from knft.sync.observer import SyncObserver
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
-
-log = logging.getLogger("knft")
 
 _METRIC_HEADERS = tuple(
     f"# HELP {name} {text}\n# TYPE {name} counter\n"
@@ -40,7 +38,7 @@ class ServiceCounters(SyncObserver):
         self._totals = ConnectionTotals()
         self._families_with_sync: set[Family] = set()
         """Families with a sync, even a failed one: before that, knft does not know whose elements it finds."""
-        self._errors: dict[Family, str] = {}
+        self._problems = LastingProblems()
         self.last_read: Timestamp | None = None
         """When all families were read last."""
 
@@ -58,7 +56,7 @@ class ServiceCounters(SyncObserver):
             self._families_with_sync.add(family)
 
     def read(self) -> None:
-        """Read the counters of all families from the kernel; log an error once."""
+        """Read the counters of all families from the kernel; log an error when it begins and when it ends."""
         if len(self._families_with_sync) < len(Family):
             return
         with self._lock:
@@ -70,14 +68,12 @@ class ServiceCounters(SyncObserver):
             self.last_read = self._clock()
 
     def _read_family(self, family: Family) -> dict[str, Counts] | None:
+        counts, problems = None, list[str]()
         try:
             counts = read_counters(family.number, TABLE, sorted(COUNTER_SETS))
         except KernelError as error:
-            if self._errors.get(family) != str(error):
-                log.warning("%s: the connections of Services are not counted: %s", family.value, error)
-            self._errors[family] = str(error)
-            return None
-        self._errors.pop(family, None)
+            problems.append(f"the connections of Services are not counted: {error}")
+        self._problems.update(problems, family.value)
         return counts
 
     def by_service_port(self) -> dict[ServicePortName, Connections]:

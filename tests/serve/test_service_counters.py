@@ -1,15 +1,19 @@
 """ServiceCounters: readings during syncs, and readings that fail. A function takes the kernel's place."""
 
+import logging
+import threading
 from collections.abc import Callable
 
 import pytest
 from msgspec import structs
 
+from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.counter_reader import Counts
 from knft.model.names import ServicePortName
-from knft.serve import service_counters
+from knft.serve import kernel_counters, service_counters
 from knft.serve.connection_totals import Connections
+from knft.serve.kernel_counters import KernelCounters
 from knft.serve.service_counters import ServiceCounters
 from knft.serve.timestamp import now
 from tests.support.kernel_harness import CONFIG, service
@@ -78,3 +82,54 @@ def test_service_that_is_created_again_during_a_dump_has_only_its_own_connection
 
     assert node.read(dump) == {}
     assert node.read(lambda: {ELEMENT: 3}) == {WEB: Connections(3)}
+
+
+def test_refused_reading_is_logged_when_it_begins_and_when_it_ends(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> Counts:
+        msg = "no buffer space"
+        raise KernelError(msg)
+
+    with caplog.at_level(logging.INFO, "knft"):
+        for dump in (refuse, refuse, dict, dict, refuse):
+            node.read(dump)
+    problem = "the connections of Services are not counted: no buffer space"
+    assert [(record.levelname, record.message) for record in caplog.records] == [
+        ("WARNING", f"IPv4: {problem}"),
+        ("INFO", f"IPv4: no longer: {problem}"),
+        ("WARNING", f"IPv4: {problem}"),
+    ]
+
+
+def test_unexpected_error_is_an_error_once_and_then_for_debugging(
+    node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stop, failures = threading.Event(), iter(["a", "a", "b", "", "", "b", ""])
+
+    def dump() -> Counts:
+        failure = next(failures, None)
+        if failure:
+            raise ValueError(failure)
+        if failure is None:
+            stop.set()
+        return {}
+
+    node.dump = dump
+    monkeypatch.setattr(kernel_counters, "READ_SECONDS", 0.0)
+    with caplog.at_level(logging.DEBUG, "knft"):
+        KernelCounters(node.counters).run(stop)
+    failed, ended = (
+        "the reading of counters failed unexpectedly; please report this",
+        "the readings of counters succeed again",
+    )
+    logged = [(record.levelname, record.message) for record in caplog.records if record.message in {failed, ended}]
+    assert logged == [
+        ("ERROR", failed),
+        ("DEBUG", failed),
+        ("ERROR", failed),
+        ("INFO", ended),
+        ("ERROR", failed),
+        ("INFO", ended),
+    ]
+    assert all(record.exc_info for record in caplog.records if record.message == failed)
