@@ -268,7 +268,7 @@ class Daemon:
         with _BugsLogged("the log of a sync"):
             log.log(logging.INFO if report.is_full else logging.DEBUG, "%s", report)
             if report.changed_service_ports and log.isEnabledFor(logging.DEBUG):
-                log.debug("%s: in force: %s", report.family.value, report.changed_names())
+                log.debug("%s: updated the rules of %s", report.family.value, report.changed_names())
             self._log_repair(report)
             self._log_new_problems(report)
 
