@@ -63,7 +63,8 @@ class FrontendClaims:
         self._newly_losing: dict[tuple[FrontendKey, ServicePortName], None] = {}
         self._reported_losing: dict[tuple[FrontendKey, ServicePortName], LosingClaim] = {}
         """The claims that ``take_newly_losing_claims`` returned and that may still lose."""
-        self._maybe_ended: dict[tuple[FrontendKey, ServicePortName], None] = {}
+        self._changed_reported: dict[tuple[FrontendKey, ServicePortName], None] = {}
+        """Those of them that changed, or became the owner, since the last ``take_ended_losing_claims``."""
         self.losing_count = 0
         """How many claims are to a frontend that another Service owns."""
 
@@ -99,7 +100,7 @@ class FrontendClaims:
             self._newly_losing[key, owner.name] = None
         for each in (name, *([new_owner.name] if new_owner is not None else ())):
             if (key, each) in self._reported_losing:
-                self._maybe_ended[key, each] = None
+                self._changed_reported[key, each] = None
         names = {claim.name if claim is not None else None for claim in (owner, new_owner)}
         return {each for each in names if each is not None} if len(names) > 1 else set()
 
@@ -159,9 +160,9 @@ class FrontendClaims:
     def take_ended_losing_claims(self) -> tuple[LosingClaim, ...]:
         """Return the claims of ``take_newly_losing_claims`` that were withdrawn or won since the last call, sorted.
 
-        A claim that another port of the same Service has overtaken is returned when it is withdrawn.
+        A claim is not returned when another port of its Service now owns the frontend, but when it is withdrawn.
         """
-        taken, self._maybe_ended = self._maybe_ended, {}
+        taken, self._changed_reported = self._changed_reported, {}
         ended = [place for place in taken if self._losing_claim(*place) is None]
         return _sorted(self._reported_losing.pop(place) for place in ended)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from knft.config import PRIMARY, Config
+from knft.decide.node_problems import shown_first
 from knft.decide.service_cidrs import find_conflicts
 from knft.families import Family
 from knft.model import addresses
@@ -75,15 +76,15 @@ def _nodeport_ips(family: Family, config: Config, node_ip: str | None, local_add
 
 
 def describe_node(view: NodeView, config: Config) -> str:
-    """Return a log message about the addresses and ranges of the node in one family."""
+    """Return a log message about the addresses and ranges of the node in one family; it names the first of many."""
     if config.nodeports_on_all_addresses(view.family):
         nodeports = "all local addresses"
     else:
-        nodeports = ", ".join(sorted(view.nodeport_ips)) or "no address"
+        nodeports = shown_first(view.nodeport_ips) or "no address"
     parts = (
         f"node address {view.node_ip or 'unknown'}",
         f"NodePorts at {nodeports}",
-        f"cluster IPs in {', '.join(view.service_cidrs)}" if view.service_cidrs else "no range of cluster IPs",
+        f"cluster IPs in {shown_first(view.service_cidrs)}" if view.service_cidrs else "no range of cluster IPs",
         f"pods in {view.pod_cidr}" if view.pod_cidr else "",
     )
     return "; ".join(part for part in parts if part)

@@ -1,6 +1,6 @@
-"""How many entries conntrack has in this network namespace, how many it may have, and what it could not track.
+"""Reads conntrack's usage of this network namespace: entries, their maximum, and packets that it could not track.
 
-an answer for each CPU: nfgenmsg, then attributes CTA_STATS_..., 32-bit numbers in network byte order
+The kernel sends one answer for each CPU: nfgenmsg, then attributes CTA_STATS_..., 32-bit numbers in network byte order.
 """
 
 import struct

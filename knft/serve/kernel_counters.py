@@ -45,15 +45,28 @@ class KernelCounters(Collector):
         """Start without values; ``services`` is None without ``--service-counters``."""
         self.services = services
         self.conntrack = ConntrackUsage()
+        self._last_failure = ""
+        """The unexpected error of the last reading, "" if there was none."""
 
     def run(self, stop: threading.Event) -> None:
         """Read the counters until ``stop`` is set. Needs its own thread."""
         while not stop.wait(READ_SECONDS):
-            try:
-                self.read()
-            except Exception as error:
-                exit_if_out_of_memory(error)
-                log.exception("the reading of counters failed unexpectedly; please report this")
+            self._read_and_log()
+
+    def _read_and_log(self) -> None:
+        """Read all counters; log an unexpected error, and that readings succeed again."""
+        try:
+            self.read()
+        except Exception as error:
+            exit_if_out_of_memory(error)
+            # A bug may make each reading fail for as long as knft runs.
+            level = logging.DEBUG if self._last_failure == repr(error) else logging.ERROR
+            self._last_failure = repr(error)
+            log.log(level, "the reading of counters failed unexpectedly; please report this", exc_info=error)
+        else:
+            if self._last_failure:
+                log.info("the readings of counters succeed again")
+            self._last_failure = ""
 
     def read(self) -> None:
         """Read all counters from the kernel."""

@@ -24,7 +24,7 @@ from knft.serve.pages import MetricsSource, ProcessInfo, Router, health_router, 
 from knft.serve.proxy_health import ProxyHealth
 from knft.serve.service_health import ServiceHealth
 from knft.serve.sockets import split_address
-from knft.serve.sync_rates import SyncRates
+from knft.serve.sync_totals import SyncTotalsObserver
 from knft.serve.timestamp import Clock, now
 from knft.sync.daemon import Daemon
 from knft.sync.observer import SyncObserver
@@ -69,7 +69,7 @@ class Monitoring:
         if self.kernel_counters.services is not None:
             self.metrics.register_text(self.kernel_counters.services.connections_text)
         self.history = ChangeHistory(clock)
-        self.sync_rates = SyncRates(clock)
+        self.sync_totals = SyncTotalsObserver(clock)
         self.service_health = ServiceHealth(
             config, thread, self.health.is_healthy, on_event, own_ports=_own_ports(settings)
         )
@@ -79,7 +79,7 @@ class Monitoring:
             self.service_health,
             EventReporter(config.node_name, on_event),
             self.last_syncs,
-            self.sync_rates,
+            self.sync_totals,
             *([self.kernel_counters.services] if self.kernel_counters.services is not None else []),
         )
 
@@ -131,7 +131,7 @@ class Monitoring:
             return Response(HTTPStatus.OK, msgspec.json.encode(self.history.read()), JSON)
 
         def counters() -> Response:
-            found = self.sync_rates.read(self.kernel_counters.services)
+            found = self.sync_totals.read(self.kernel_counters.services)
             return Response(HTTPStatus.OK, msgspec.json.encode(found), JSON)
 
         router = Router({STATUS_PATH: status, HISTORY_PATH: history, COUNTERS_PATH: counters})

@@ -1,6 +1,5 @@
 """ServiceCounters: the connections of each Service port, as the kernel counts them (``--service-counters``)."""
 
-import logging
 import threading
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -15,13 +14,12 @@ from knft.model.plan import Frontend
 from knft.render.names import COUNTER_SETS, TABLE
 from knft.serve.connection_totals import MAX_SERVICE_PORTS, Connections, ConnectionTotals
 from knft.serve.timestamp import Clock, Timestamp
+from knft.sync.lasting_problems import LastingProblems
 from knft.sync.observer import SyncObserver
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 
-log = logging.getLogger("knft")
-
-_HEADS = tuple(
+_METRIC_HEADERS = tuple(
     f"# HELP {name} {text}\n# TYPE {name} counter\n"
     for name, text in (
         ("knft_service_connections_total", "New connections to a Service port, with the refused ones"),
@@ -38,16 +36,16 @@ class ServiceCounters(SyncObserver):
         self._clock = clock
         self._lock = threading.Lock()
         self._totals = ConnectionTotals()
-        self._attempted: set[Family] = set()
-        """The families with a sync: before that, knft does not know whose elements it finds."""
-        self._errors: dict[Family, str] = {}
+        self._families_with_sync: set[Family] = set()
+        """Families with a sync, even a failed one: before that, knft does not know whose elements it finds."""
+        self._problems = LastingProblems()
         self.last_read: Timestamp | None = None
         """When all families were read last."""
 
     def sync_succeeded(self, report: SyncReport, state: ServiceState) -> None:
         """Record the frontends of the changed Service ports."""
         with self._lock:
-            self._attempted.add(report.family)
+            self._families_with_sync.add(report.family)
             changed = {name: state.frontends(name) for name in report.changed_service_ports}
             self._totals.set_frontends(report.family, changed)
 
@@ -55,12 +53,14 @@ class ServiceCounters(SyncObserver):
         """Read the counters of the other family, even if no sync of this one succeeds."""
         del seconds, error
         with self._lock:
-            self._attempted.add(family)
+            self._families_with_sync.add(family)
 
     def read(self) -> None:
-        """Read the counters of all families from the kernel; log an error once."""
-        if len(self._attempted) < len(Family):
+        """Read the counters of all families from the kernel; log an error when it begins and when it ends."""
+        if len(self._families_with_sync) < len(Family):
             return
+        with self._lock:
+            self._totals.begin_reading()
         readings = {family: counts for family in Family if (counts := self._read_family(family)) is not None}
         with self._lock:
             self._totals.add_readings(readings)
@@ -68,14 +68,12 @@ class ServiceCounters(SyncObserver):
             self.last_read = self._clock()
 
     def _read_family(self, family: Family) -> dict[str, Counts] | None:
+        counts, problems = None, list[str]()
         try:
             counts = read_counters(family.number, TABLE, sorted(COUNTER_SETS))
         except KernelError as error:
-            if self._errors.get(family) != str(error):
-                log.warning("%s: the connections of Services are not counted: %s", family.value, error)
-            self._errors[family] = str(error)
-            return None
-        self._errors.pop(family, None)
+            problems.append(f"the connections of Services are not counted: {error}")
+        self._problems.update(problems, family.value)
         return counts
 
     def by_service_port(self) -> dict[ServicePortName, Connections]:
@@ -89,17 +87,17 @@ class ServiceCounters(SyncObserver):
             return self._totals.by_frontend()
 
     @property
-    def left_out_count(self) -> int:
-        """How many Service ports are left out, because there are too many."""
+    def not_counted(self) -> int:
+        """How many Service ports have no totals, because there are too many."""
         with self._lock:
-            return self._totals.left_out_count
+            return self._totals.not_counted
 
     def metrics(self) -> Iterator[Metric]:
         """Yield the metrics of the reading."""
         yield GaugeMetricFamily(
             "knft_service_counters_left_out",
             "Service ports whose connections are not served as metrics, because there are too many",
-            value=self.left_out_count,
+            value=self.not_counted,
         )
         yield GaugeMetricFamily(
             "knft_service_counters_last_read_timestamp_seconds",
@@ -117,7 +115,7 @@ class ServiceCounters(SyncObserver):
                 for action, count in (("rejected", counted.rejected), ("dropped", counted.dropped))
                 if count
             ]
-        return "".join((_HEADS[0], *connections, _HEADS[1], *refused))
+        return "".join((_METRIC_HEADERS[0], *connections, _METRIC_HEADERS[1], *refused))
 
 
 def _by_labels(by_service_port: Mapping[ServicePortName, Connections]) -> dict[str, Connections]:

@@ -268,12 +268,15 @@ class Daemon:
         with _BugsLogged("the log of a sync"):
             log.log(logging.INFO if report.is_full else logging.DEBUG, "%s", report)
             if report.changed_service_ports and log.isEnabledFor(logging.DEBUG):
-                log.debug("%s: in force: %s", report.family.value, report.changed_names())
+                log.debug("%s: updated the rules of %s", report.family.value, report.changed_names())
             self._log_repair(report)
             self._log_new_problems(report)
 
     def _log_repair(self, report: SyncReport) -> None:
         """Log what was removed from the table, and that the table is right; both were found by reading it back."""
+        if report.repair.removed_counters:
+            names = describe(report.repair.removed_counters)
+            log.info("%s: removed the counters of --service-counters, which is off: %s", report.family.value, names)
         removed = f"; it removed {describe(report.repair.removed)}" if report.repair.removed else ""
         if report.repair.repaired:
             log.warning("%s: knft repaired the table and read it back%s", report.family.value, removed)

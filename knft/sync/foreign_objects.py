@@ -13,7 +13,8 @@ from knft.nft.codec.deletions import TEXT_KINDS
 from knft.nft.codec.listing import TableListing
 from knft.nft.objects import NamedObject
 from knft.render import layout
-from knft.render.names import OWNED_CHAIN_PREFIXES
+from knft.render.counters import counter_chains
+from knft.render.names import COUNTER_SETS, OWNED_CHAIN_PREFIXES
 from knft.render.pools import parse_shared_chain
 
 MAX_NAMED_OBJECTS = 5
@@ -69,6 +70,17 @@ def find_foreign_objects(listing: TableListing, family: Family, config: Config) 
         frozenset(NamedObject(_CHAIN, name) for name in base_chains),
         frozenset(NamedObject(_CHAIN, name) for name in chains) | containers | listing.other_objects,
     )
+
+
+def unused_counters(family: Family, config: Config) -> frozenset[NamedObject]:
+    """Return the sets and chains that knft itself creates with ``--service-counters``, if the option is off.
+
+    They are foreign objects, but no other program has put them into the table.
+    """
+    if config.service_counters:
+        return frozenset()
+    chains = (NamedObject(_CHAIN, chain.name) for chain in counter_chains(family))
+    return frozenset((*chains, *(NamedObject("set", name) for name in COUNTER_SETS)))
 
 
 def _depends_on_services(chain: str) -> bool:

@@ -53,7 +53,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 def test_log_names_node_services_and_each_problem_once(run: Run) -> None:
-    run.wait_for(("I", "IPv4: in force: default/web:http"), ("I", "IPv6: in force: default/web:http"))
+    run.wait_for(*(("I", f"{family}: updated the rules of default/web:http") for family in ("IPv4", "IPv6")))
     source = f"manifests in {run.folder}"
     start = f"knft {__version__} starts for node 'node-1' with {source}, in mode nftables; log times are in UTC+00:00"
     node = "node address 192.0.2.1; NodePorts at 192.0.2.1; cluster IPs in 10.96.0.0/16; pods in 10.244.0.0/16"

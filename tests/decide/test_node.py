@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from knft.config import Config
-from knft.decide.node import node_addresses, view_node
+from knft.decide.node import describe_node, node_addresses, view_node
 from knft.detect_local import DetectLocal
 from knft.families import Family
 from knft.model.node import NodeView
@@ -124,3 +124,21 @@ def test_pod_cidr_is_unknown_without_a_cidr_of_the_family() -> None:
     nodes = (None, Node(ObjectMeta("node-1")), _node(pod_cidrs=None), _node(pod_cidrs=("fd00:10:244:1::/64",)))
     assert [_view(V4, config, node).pod_cidr for node in nodes] == [None] * 4
     assert _view(V6, Config("node-1", cluster_cidrs=("10.244.0.0/16",))).pod_cidr is None
+
+
+def test_description_of_a_node_names_a_few_of_many_addresses_and_ranges() -> None:
+    view = NodeView(
+        V4,
+        "node-1",
+        "",
+        "192.0.2.1",
+        frozenset(f"192.0.2.{number}" for number in range(1, 101)),
+        tuple(f"10.{number}.0.0/16" for number in range(1, 9)),
+        "10.244.0.0/24",
+    )
+    assert describe_node(view, Config("node-1", nodeport_addresses=("192.0.2.0/24",))) == (
+        "node address 192.0.2.1; "
+        "NodePorts at 192.0.2.1, 192.0.2.10, 192.0.2.100, 192.0.2.11, 192.0.2.12 and 95 more; "
+        "cluster IPs in 10.1.0.0/16, 10.2.0.0/16, 10.3.0.0/16, 10.4.0.0/16, 10.5.0.0/16 and 3 more; "
+        "pods in 10.244.0.0/24"
+    )

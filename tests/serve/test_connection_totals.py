@@ -94,6 +94,36 @@ def test_frontend_that_was_removed_during_a_reading_counts_from_zero() -> None:
     assert _new(totals) == {A: 21}
 
 
+def test_element_read_before_its_frontend_was_removed_is_ignored() -> None:
+    totals = ConnectionTotals()
+    totals.set_frontends(V4, {A: [ONE], B: [TWO]})
+    _read(totals, {1: 100, 2: 5})
+    totals.begin_reading()
+    totals.set_frontends(V4, {A: []})
+    _read(totals, {1: 100, 2: 6})  # Read before the sync.
+    assert _new(totals) == {B: 6}
+    totals.set_frontends(V4, {A: [ONE]})
+    _read(totals, {1: 150, 2: 6})  # A new element.
+    assert _new(totals) == {A: 150, B: 6}
+
+
+def test_element_read_before_its_service_was_created_again_is_ignored() -> None:
+    totals = ConnectionTotals()
+    totals.set_frontends(V4, {A: [ONE]})
+    _read(totals, {1: 1000})
+    totals.begin_reading()
+    totals.set_frontends(V4, {A: []})
+    totals.set_frontends(V4, {A: [ONE]})
+    _read(totals, {1: 1003})  # Read before both syncs.
+    assert _new(totals) == {}
+    _read(totals, {1: 3})
+    assert _new(totals) == {A: 3}
+    totals.set_frontends(V4, {A: []})
+    totals.set_frontends(V4, {A: [ONE]})
+    _read(totals, {1: 2})
+    assert _new(totals) == {A: 2}
+
+
 def test_frontend_that_passes_to_another_service_port_brings_no_connections() -> None:
     for changes in ({A: [], B: [ONE]}, {B: [ONE], A: []}):
         totals = ConnectionTotals()
@@ -128,8 +158,21 @@ def test_number_of_service_ports_is_limited() -> None:
     totals = ConnectionTotals(limit=1)
     totals.set_frontends(V4, {A: [ONE], B: [TWO], C: [NODEPORT]})
     _read(totals, {1: 5, 2: 7})
-    assert (_new(totals), totals.left_out_count) == ({A: 5}, 2)
+    assert (_new(totals), totals.not_counted) == ({A: 5}, 2)
     totals.set_frontends(V4, {A: [], C: []})
-    assert (_new(totals), totals.left_out_count) == ({}, 0)
+    assert (_new(totals), totals.not_counted) == ({}, 0)
     _read(totals, {2: 8})
     assert _new(totals) == {B: 8}
+
+
+def test_released_frontends_are_limited_while_nothing_can_be_read() -> None:
+    totals = ConnectionTotals(max_released=3)
+    for number in range(5):
+        frontend = Frontend(FrontendKind.CLUSTER_IP, f"10.96.1.{number}", "TCP", 80)
+        totals.set_frontends(V4, {A: [ONE, frontend]})
+    totals.set_frontends(V4, {A: []})
+    assert totals.released_count == 3
+    _read(totals, {1: 5})  # The kernel refused to remove it: the oldest were forgotten, not this one.
+    totals.set_frontends(V4, {A: [ONE]})
+    _read(totals, {1: 7})
+    assert (_new(totals), totals.released_count) == ({A: 2}, 0)

@@ -1,8 +1,10 @@
 """Foreign chains, sets, maps and stateful objects in knft's table are removed, and the table is read back."""
 
+import logging
 from collections.abc import Callable, Sequence
 
 import pytest
+from msgspec import structs
 
 from knft.errors import KernelError
 from knft.families import Family
@@ -10,7 +12,7 @@ from knft.nft.objects import NamedObject
 from knft.sync.foreign_objects import ForeignObjects
 from knft.sync.invalidation import Invalidation
 from tests.support.fake_clock import FakeClock
-from tests.support.kernel_harness import KernelHarness, harness_with_service, restarted, service, slices
+from tests.support.kernel_harness import CONFIG, KernelHarness, harness_with_service, restarted, service, slices
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -209,6 +211,21 @@ def test_log_line_names_a_few_of_many_objects(namespace: Namespace, caplog: pyte
     assert [line for line in caplog.messages if "repaired" in line] == [
         f"IPv4: knft repaired the table and read it back; it removed {named} and 295 more"
     ]
+
+
+def test_turning_counters_off_is_logged_as_such_and_not_as_a_repair(
+    namespace: Namespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    counting = KernelHarness(namespace, structs.replace(CONFIG, service_counters=True))
+    counting.apply(service("web"), *slices("web", [11]))
+    assert counting.daemon.sync()
+    with caplog.at_level(logging.INFO, "knft"):
+        assert restarted(counting).daemon.sync()
+    named = "chain dropped-nodeports, chain dropped-services, chain rejected-nodeports, chain rejected-services"
+    removed = f"removed the counters of --service-counters, which is off: {named}, set dropped-nodeport-connections"
+    lines = {record.message: record.levelname for record in caplog.records}
+    assert [lines.get(f"{family.value}: {removed} and 5 more") for family in Family] == ["INFO", "INFO"]
+    assert not [line for line in lines if "repair" in line]
 
 
 def test_flowtables_are_deleted_after_the_rules_that_refer_to_them(namespace: Namespace) -> None:

@@ -11,9 +11,10 @@ from knft.nft.codec.listing import TableListing
 from knft.nft.expressions import Drop, Goto, Jump, Rule
 from knft.nft.objects import Chain, Container, Entry, Hook, NamedObject
 from knft.nft.transaction import Transaction
+from knft.sync.foreign_objects import unused_counters
 from knft.sync.invalidation import Invalidation
 from knft.sync.table_repair import RepairReport
-from tests.support.kernel_harness import slices
+from tests.support.kernel_harness import CONFIG, slices
 from tests.support.memory_table import MemoryTable
 from tests.sync.memory_harness import MemoryHarness, synced_harness
 
@@ -52,6 +53,35 @@ def test_foreign_objects_are_removed_and_reported(harness: MemoryHarness) -> Non
     assert "their-set" not in harness.table.containers
     assert harness.differences() == []
     assert not harness.sync().is_full
+
+
+def _counters_were_turned_off(harness: MemoryHarness) -> MemoryHarness:
+    counting = harness.restarted(structs.replace(CONFIG, service_counters=True))
+    assert counting.sync().repair == RepairReport()
+    return counting.restarted(CONFIG)
+
+
+def test_removal_of_unused_counters_is_not_a_repair(harness: MemoryHarness) -> None:
+    restarted = _counters_were_turned_off(harness)
+    repair = restarted.sync().repair
+    counters = unused_counters(Family.IPV4, CONFIG)
+    assert repair == RepairReport(removed_counters=counters)
+    assert {NamedObject("set", "service-connections"), NamedObject("chain", "dropped-nodeports")} < counters
+    assert {each.name for each in counters}.isdisjoint({*restarted.table.containers, *restarted.table.chains})
+    assert restarted.differences() == []
+    assert restarted.sync().repair == RepairReport()
+
+
+def test_foreign_objects_beside_unused_counters_are_a_repair(harness: MemoryHarness) -> None:
+    """A base chain with the name of an unused chain is foreign: knft creates none."""
+    restarted = _counters_were_turned_off(harness)
+    added = _add_foreign_objects(restarted.table)
+    hooked = Chain("dropped-services", (Rule((Drop(),)),), Hook("filter", "input", 3))
+    restarted.table.chains[hooked.name] = hooked
+    repair = restarted.sync().repair
+    added |= {NamedObject("chain", hooked.name)}
+    assert (repair.repaired, repair.removed, repair.error) == (True, added, "")
+    assert repair.removed_counters == unused_counters(Family.IPV4, CONFIG) - added
 
 
 @pytest.mark.parametrize("rules", [(), (Rule((Drop(),)),)], ids=["empty", "with rules"])

@@ -1,4 +1,4 @@
-"""SyncRates: counts syncs and latencies, and answers ``knft top`` with these and the connections of frontends."""
+"""SyncTotalsObserver: adds up syncs, and answers ``knft top`` with the sums and the connections of frontends."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from knft.serve.service_counters import ServiceCounters
 
 
-class SyncRates(SyncObserver):
+class SyncTotalsObserver(SyncObserver):
     """The syncs of each family since the start; only the sync thread changes them."""
 
     def __init__(self, clock: Clock) -> None:
