@@ -29,6 +29,7 @@ from tests.preflight.facts import (
     with_findings,
 )
 
+TPROXY = "-A X -p tcp -j TPROXY --on-port 15001 --on-ip 127.0.0.1"
 NO_INPUT = Unread("no objects were given", "name objects with -f", failed=False)
 DIFFERENT = DifferenceGroup("endpoints", "shop/web:http", None, "other endpoints", classes=2)
 ELSEWHERE = DifferenceGroup("verdict", "", None, "dropped", classes=3)
@@ -196,6 +197,13 @@ def test_verdict_is_that_of_the_worst_finding(facts: Facts, verdict: str, summar
         ("packet mark", marked("-A X -j CONNMARK --restore-mark"), "warning", "--restore-mark"),
         ("packet mark", marked("-A X -m mark ! --mark 0x4000/0xf000 -j DROP"), "warning", "! --mark 0x4000/0xf000"),
         ("packet mark", marked("-A X -m mark --mark 0x8000/0x8000 -j DROP"), "ok", "no rule"),
+        ("packet mark", marked(f"{TPROXY} --tproxy-mark 0x4000/0x4000"), "warning", "--tproxy-mark 0x4000/0x4000"),
+        ("packet mark", marked(f"{TPROXY} --tproxy-mark 0x1/0x1"), "ok", "no rule"),
+        ("packet mark", marked(f"{TPROXY} --tproxy-mark 0x1/0xffffffff"), "warning", "--tproxy-mark 0x1/0xffffffff"),
+        ("packet mark", marked("-A X -p tcp -m socket --transparent --restore-skmark -j ACCEPT"), "warning", "skmark"),
+        ("packet mark", marked("-A X -p tcp -m socket --transparent -j ACCEPT"), "ok", "no rule"),
+        ("packet mark", marked("-A X -j SET --map-set marks src --map-mark"), "warning", "--map-mark"),
+        ("packet mark", marked("-A X -j SET --map-set marks src --map-prio"), "ok", "no rule"),
         ("packet mark", ready_except(config=replace(ready().config, masquerade_bit=15)), "warning", "with 0x4000, and"),
         ("node", ready_except(cluster=NO_INPUT), "not checked", "no objects were given"),
         ("node", ready_except(cluster=NOT_READ), "not checked", "the kernel refused"),
@@ -258,6 +266,8 @@ def test_many_findings_are_counted() -> None:
     assert found.text.startswith(
         "packets to 9 Services (shop/web-0, shop/web-1, shop/web-2, shop/web-3, shop/web-4 and 4 "
     )
+    (marks,) = findings(marked(*(f"-A X{number} -j CONNMARK --restore-mark" for number in range(4))), "packet mark")
+    assert marks.text.endswith(" and 1 more rule")
     chains = tuple(chain(f"c{number}", "filter", "input", 0) for number in range(9))
     (beside,) = findings(rules(base_chains=chains), "base chains")
     assert " and 3 more; the order" in beside.text
