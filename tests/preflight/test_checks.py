@@ -76,6 +76,7 @@ def test_every_point_of_a_ready_node_is_ok() -> None:
     ("facts", "verdict", "summary"),
     [
         (rules(errors=("refused",)), "undecided", "undecided: 1 check failed"),
+        (host(unsupported=NOT_READ), "undecided", "undecided: 1 check failed"),
         (ready_except(comparison=NO_INPUT, configuration=None), "ready", "ready to switch"),
         (in_mode(Mode.IPVS), "ready", "ready, with 1 warning"),
         (in_mode(Mode.IPTABLES, Mode.IPVS), "ready", "ready, with 2 warnings"),
@@ -94,6 +95,9 @@ def test_verdict_is_that_of_the_worst_finding(facts: Facts, verdict: str, summar
         ("kernel", host(kernel="5.15.0-91-generic"), "warning", "tested with 6.1 and newer"),
         ("kernel", host(kernel="6.1.0-28-amd64"), "ok", "has the features"),
         ("kernel", host(unsupported="the kernel does not support fib: …"), "problem", "does not support fib"),
+        ("kernel", host(unsupported=NOT_READ), "not checked", "features of Linux 6.12.9-amd64: the kernel refused"),
+        ("libnftables", host(unsupported=NOT_READ), "ok", "works"),
+        ("libnftables", host(libnftables=NOT_READ, unsupported=NOT_READ), "problem", "the kernel refused"),
         ("kernel", host(libnftables=NOT_READ), "not checked", "libnftables cannot be used"),
         ("libnftables", host(libnftables=NOT_READ), "problem", "the kernel refused"),
         (
