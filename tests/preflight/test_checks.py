@@ -218,6 +218,12 @@ def test_verdict_is_that_of_the_worst_finding(facts: Facts, verdict: str, summar
         ("comparison", with_comparison(compared(ELSEWHERE)), "problem", "3 kinds of packets to no Service"),
         ("comparison", with_comparison(compared(UNDECIDED)), "warning", "(shop/web) reach rules that knft cannot"),
         ("comparison", with_comparison(compared(EXPECTED)), "ok", "4 kinds of packets differ as expected"),
+        (
+            "comparison",
+            with_comparison(compared()),
+            "ok",
+            "packets have the same outcomes with the rules in the kernel and with those that knft would write",
+        ),
         ("comparison", with_comparison(compared(has_frontends=False)), "not checked", "neither side has a Service"),
         ("comparison", with_comparison(compared(warnings=("a rule drops …",))), "warning", "a rule drops …"),
         ("connections", ready_except(cluster=NO_INPUT), "not checked", "no objects were given"),
@@ -260,8 +266,8 @@ def test_sysctls_that_knft_changes_are_named() -> None:
         DifferingValue("sys/module/nf_conntrack/parameters/hashsize", "", 65536),
     )
     _, liberal, buckets = findings(ready_except(conntrack=replace(CONNTRACK, differing=values)), "conntrack")
-    assert "changes net.netfilter.nf_conntrack_tcp_be_liberal from 0 to 1" in liberal.text
-    assert "changes sys/module/nf_conntrack/parameters/hashsize from an unknown value to 65536" in buckets.text
+    assert "`knft run` will change net.netfilter.nf_conntrack_tcp_be_liberal from 0 to 1 when" in liberal.text
+    assert "will change sys/module/nf_conntrack/parameters/hashsize from an unknown value to 65536" in buckets.text
 
 
 def test_many_findings_are_counted() -> None:
