@@ -4,8 +4,8 @@ It consists of parts; each part is the input of one tool, such as iptables-resto
 """
 
 import shlex
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import Struct
@@ -29,6 +29,15 @@ class ToolInput(Protocol):
 
     def text(self) -> Iterator[str]:
         """Yield the lines in the tool's input format; none if there is nothing to do."""
+
+
+@runtime_checkable
+class RunsPrograms(Protocol):
+    """A part whose tool is the shell, and that cannot work without some programs."""
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The programs without which its commands fail."""
 
 
 class Sysctl(Struct, frozen=True):
@@ -76,6 +85,12 @@ class SyncOutput(Struct, frozen=True):
         single = self.with_only_part(name)
         return None if single is None else "".join(f"{line}\n" for part in single.parts for line in part.text())
 
+    def programs(self) -> Iterator[str]:
+        """Yield the programs without which the script would end before its last part."""
+        for part in self.parts:
+            if any(part.text()):
+                yield from part.programs if isinstance(part, RunsPrograms) else part.tool[:1]
+
     def script(self) -> str:
         """Return a shell script that passes each part to its tool, and stops at the first failure."""
         lines = [f"# kube-proxy in mode {self.backend}, {self.family.value}", "set -e"]
@@ -94,6 +109,25 @@ class SyncOutput(Struct, frozen=True):
             del fields["type"]
             content["parts"].append({"part": part_name(part), "tool": part.tool, **fields})
         return msgspec.json.encode(content) + b"\n"
+
+
+def script(outputs: Iterable[SyncOutput]) -> str:
+    """Return the script of several outputs; it changes nothing if a program of any part is missing."""
+    outputs = tuple(outputs)
+    programs = dict.fromkeys(program for output in outputs for program in output.programs())
+    return "\n".join((_program_check(programs), *(output.script() for output in outputs)))
+
+
+def _program_check(programs: Iterable[str]) -> str:
+    listed = shlex.join(program for program in programs if program != "sh")
+    return (
+        "# programs\n"
+        "missing=\n"
+        f"for program in {listed}; do\n"
+        '    command -v "$program" >/dev/null || missing="$missing $program"\n'
+        "done\n"
+        '[ -z "$missing" ] || { echo "nothing was changed, because programs are missing:$missing" >&2; exit 1; }\n'
+    )
 
 
 def part_name(part: ToolInput) -> str:

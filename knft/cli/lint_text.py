@@ -23,7 +23,7 @@ def format_report(report: LintReport, width: int | None) -> str:
         return layout.text()
     if unchanged := len(report.findings) - len(report.change.new_findings):
         layout.paragraph(
-            f"note: {_count(unchanged, 'finding')} of before the change; knft lint without --against lists all"
+            f"note: {_count(unchanged, 'finding')} existed before the change; knft lint without --against lists all"
         )
     _add_traffic(layout, report.change)
     for title, findings in _sections(report.change):

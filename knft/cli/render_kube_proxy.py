@@ -18,7 +18,7 @@ from knft.model.objects import ObjectChange
 from knft.proxy_mode import Mode
 from knft_compat import iptables, ipvs, nftables
 from knft_compat.sync_input import SyncInput
-from knft_compat.sync_output import SyncOutput
+from knft_compat.sync_output import SyncOutput, script
 
 
 def render_kube_proxy(
@@ -111,7 +111,7 @@ def _format(outputs: list[SyncOutput], output: str, part: str | None) -> str:
         return "".join(_parts(outputs, part, output))
     if output == "json":
         return "".join(item.json().decode() for item in outputs)
-    return "\n".join(page.script() for page in outputs)
+    return script(outputs)
 
 
 def _parts(outputs: list[SyncOutput], name: str, output: str) -> Iterator[str]:

@@ -73,11 +73,15 @@ def sync_inputs(snapshots: ObjectSnapshots, options: KubeProxyOptions) -> Iterat
 
 
 def interface_addresses(changes: tuple[ObjectChange, ...], config: Config) -> tuple[str, ...]:
-    """Return the addresses of the node's interfaces; an ExternalIP is not included, because often a router has it."""
+    """Return the canonical addresses of the node's interfaces, without any other texts in the Node object.
+
+    An ExternalIP is not included, because often a router has it.
+    """
     nodes = (change.current for change in changes if isinstance(change.current, objects.Node))
     status = (node.status for node in nodes if node.metadata.name == config.node_name)
     listed = (item for found in status if found is not None for item in found.addresses or ())
-    return (*config.node_ips, *(item.address for item in listed if item.type == "InternalIP"))
+    parsed = (addresses.parse_address(item.address) for item in listed if item.type == "InternalIP")
+    return (*config.node_ips, *(found[1] for found in parsed if found is not None))
 
 
 def _states(config: Config, changes: tuple[ObjectChange, ...]) -> dict[Family, ServiceState]:

@@ -20,6 +20,7 @@ from knft.explain.selection import (
     ports_of_service,
 )
 from knft.explain.sentences import Sentence, Statement, state
+from knft.explain.source_ranges import allowed_clients
 from knft.explain.sources import NodeRules, Source
 from knft.explain.used import endpoint_use
 from knft.explain.words import listed, number_text
@@ -121,7 +122,8 @@ class _Explainer:
             names = sorted({owner for _, owner in there})
             ports = [self._source.explain_port(name, query.family) for name in names]
             services = listed(dict.fromkeys(str(name.service) for name in names))
-            return self._explanation(query, (*kinds, *_conclusion(services, ports)), ports)
+            clients = allowed_clients(query.address, ports)
+            return self._explanation(query, (*kinds, *_conclusion(services, ports), *clients), ports)
         users = self._source.ports_of_endpoint(query.family, query.address, query.port)
         if users:
             return self._endpoint(query, users)
@@ -147,7 +149,9 @@ class _Explainer:
     def _frontend(self, query: Query, kind: str, owners: tuple[PortOfFamily, ...]) -> Explanation:
         ports = [self._source.explain_port(name, family) for name, family in owners]
         services = listed(dict.fromkeys(str(name.service) for name, _ in owners))
-        return self._explanation(query, (*_frontend_owners(query, kind, owners), *_conclusion(services, ports)), ports)
+        conclusion = (*_frontend_owners(query, kind, owners), *_conclusion(services, ports))
+        clients = allowed_clients(query.address, ports, query.port) if isinstance(query, AddressQuery) else ()
+        return self._explanation(query, (*conclusion, *clients), ports)
 
     def _endpoint(self, query: AddressQuery, users: tuple[ServicePortName, ...]) -> Explanation:
         ports = [self._source.explain_port(name, query.family, query.address, query.port) for name in users]

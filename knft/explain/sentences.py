@@ -47,6 +47,7 @@ class Sentence(enum.Enum):
         "no usable {family} endpoint of {port} is on this node and externalTrafficPolicy is Local, so {family} "
         "connections from outside are dropped"
     )
+    SOURCE_RANGES = "only clients in {ranges} can connect to {frontends}, because of loadBalancerSourceRanges"
     LOST_FRONTENDS = "{port} does not get {frontends}, which {owner} owns"
     KERNEL_SERVED = "{port} sends {family} connections to {count} endpoints"
     KERNEL_UNSERVED = "{port} has no {family} endpoint that gets connections"

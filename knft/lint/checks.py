@@ -77,7 +77,14 @@ class Check(enum.Enum):
         "problem",
         "{family} endpoints ({endpoints}) are cluster IPs",
         "connections that are sent to these endpoints are rejected: knft does not translate a destination twice",
-        "list the pods of the other Service, or use a Service of type ExternalName",
+        "{remedy}",
+    )
+    CLUSTER_IP_CONFLICT = Texts(
+        "problem",
+        "cluster IP {address} is {conflict} on {at}",
+        "connections to {address} at the ports of the Service go to its endpoints, not to the node or pod; at other "
+        "ports, forwarded connections are rejected",
+        "give the Service a cluster IP that no node and no pod can have",
     )
     EXTERNAL_POLICY_LOCAL = Texts(
         "problem",
@@ -237,6 +244,12 @@ class Check(enum.Enum):
         "{cidr} {conflict} on {at}",
         "knft does not use this range there: packets to its addresses that no Service has are not dropped",
         "use a range without addresses of nodes and pods",
+    )
+    CLUSTER_IP_OUTSIDE_SERVICE_CIDRS = Texts(
+        "warning",
+        "cluster IP {address} is outside of the ServiceCIDRs ({cidrs})",
+        "knft translates packets to {address} that the network routes to a node; another machine may have it, too",
+        "use a cluster IP of a ServiceCIDR, or add a ServiceCIDR that contains it",
     )
     EXTERNAL_IPS = Texts(
         "warning",

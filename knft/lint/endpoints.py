@@ -7,6 +7,7 @@ from knft.explain.sentences import Sentence
 from knft.explain.service_ports import rejection
 from knft.explain.words import listed
 from knft.lint.checks import Check
+from knft.lint.cluster_ips import cluster_ip_conflicts
 from knft.lint.manifests import FamilyCluster, PortOfService
 from knft.lint.report import Hit, hit
 from knft.model.addresses import canonical_text
@@ -58,11 +59,20 @@ class EndpointChecks:
         texts = {each.addresses[0] for item in slices for each in item.endpoints or () if each.addresses}
         found = sorted(self._cluster.cluster_ips.intersection(map(canonical_text, texts)))
         if found:
-            yield hit(Check.ENDPOINT_IS_CLUSTER_IP, service, family=self._family, endpoints=listed(found))
+            values: dict[str, Any] = {"endpoints": listed(found), "remedy": self._remedy(found)}
+            yield hit(Check.ENDPOINT_IS_CLUSTER_IP, service, family=self._family, **values)
         if len(slices) > 1 and not endpoints_error(slices):
             twice = sorted(self._differing(slices))
             if twice:
                 yield hit(Check.ENDPOINT_IN_SEVERAL_SLICES, service, family=self._family, endpoints=listed(twice))
+
+    def _remedy(self, cluster_ips: Iterable[str]) -> str:
+        """Return what to do about endpoints that are cluster IPs: either may be wrong."""
+        conflicts = cluster_ip_conflicts(self._cluster)
+        misplaced = [address for address in cluster_ips if address in conflicts]
+        if not misplaced:
+            return "list the pods of the other Service, or use a Service of type ExternalName"
+        return f"give Services other cluster IPs than {listed(misplaced)}: nodes or pods have these addresses"
 
     def _differing(self, slices: Iterable[EndpointSlice]) -> Iterator[str]:
         """Yield each address and port that slices describe differently."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from knft.decide.node_problems import missing_node_problem, unknown_name_problem
 from knft.families import Family
 from knft.lint.checks import Check
+from knft.lint.cluster_ips import cluster_ip_hits
 from knft.lint.endpoints import EndpointChecks
 from knft.lint.frontends import FrontendChecks
 from knft.lint.manifests import FamilyCluster, Manifests, slices_by_service
@@ -53,6 +54,7 @@ def _hits(manifests: Manifests) -> Iterator[Hit]:
     slices = slices_by_service(manifests.slices)
     for family in Family:
         cluster = FamilyCluster(manifests, family)
+        yield from cluster_ip_hits(cluster)
         yield from FrontendChecks(cluster, services).hits()
         if manifests.slices:
             yield from EndpointChecks(cluster, services, slices).hits()

@@ -76,7 +76,7 @@ def manifests_of(
 
 
 class PortOfService(Struct, frozen=True):
-    """A Service port in one family: all its endpoints, and what it would do on a node without a name.
+    """A Service port in one IP family, with all its endpoints, planned for a node that has no name.
 
     The frontends of ``plan`` are those that it owns: what its packets get matters only there.
     """
@@ -133,7 +133,7 @@ class FamilyCluster:
 
     @cached_property
     def objects(self) -> FamilyObjects:
-        """Service ports and their endpoints, on a node without a name."""
+        """Service ports and their endpoints, for a node that has no name."""
         return FamilyObjects(
             NodeView(self.family, ""),
             self._ports,

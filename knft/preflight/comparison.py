@@ -29,7 +29,8 @@ def check_comparison(found: Report | Unread, command: str) -> Iterator[Finding]:
     elif found.result == "equal":
         more = f"; {expected} kinds of packets differ as expected between the modes" if expected else ""
         remedy = f"`{command}` prints the expected differences" if expected else ""
-        text = f"packets have the same outcomes with {found.left_name} and with {found.right_name}{more}"
+        rules = "the rules in the kernel and with those that knft would write"
+        text = f"packets have the same outcomes with {rules}{more}"
         yield Finding("ok", text, remedy)
     for warning in found.warnings:
         yield Finding("warning", warning, f"see the warnings of `{command}`")

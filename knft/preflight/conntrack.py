@@ -15,7 +15,8 @@ def check_conntrack(found: ConntrackFacts) -> Iterator[Finding]:
     for value in found.differing:
         name = value.path.removeprefix(_SYSCTLS).replace("/", ".") if value.path.startswith(_SYSCTLS) else value.path
         current = value.current or "an unknown value"
-        yield Finding("ok", f"with an API server, `knft run` changes {name} from {current} to {value.desired}")
+        change = f"will change {name} from {current} to {value.desired}"
+        yield Finding("ok", f"`knft run` {change} when it starts, unless --manifests is given")
 
 
 def _usage(found: ConntrackFacts) -> Finding:

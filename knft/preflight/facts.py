@@ -36,7 +36,7 @@ class HostFacts(Struct, frozen=True):
     """
 
     kernel: str
-    unsupported: str
+    unsupported: str | Unread
     libnftables: str | Unread
     nft_version: str | Unread | None
     is_image: bool = False

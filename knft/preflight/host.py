@@ -15,6 +15,8 @@ def check_kernel(host: HostFacts) -> Iterator[Finding]:
     """Yield whether the kernel has what knft needs."""
     if isinstance(host.libnftables, Unread):
         yield Finding("not checked", f"features of Linux {host.kernel}: libnftables cannot be used")
+    elif isinstance(host.unsupported, Unread):
+        yield not_checked(f"features of Linux {host.kernel}", host.unsupported)
     elif host.unsupported:
         remedy = "use a kernel with the named options, or load its modules: `knft run` does not start without them"
         yield Finding("problem", f"Linux {host.kernel}: {host.unsupported}", remedy)
@@ -29,7 +31,7 @@ def check_library(host: HostFacts) -> Iterator[Finding]:
     """Yield whether libnftables works."""
     if isinstance(host.libnftables, Unread):
         # The probe names the sets with which an old libnftables crashes.
-        text = host.unsupported or host.libnftables.reason
+        text = (not isinstance(host.unsupported, Unread) and host.unsupported) or host.libnftables.reason
         yield Finding("problem", text, "correct the cause, or use an image of knft with another libnftables")
     elif _version(host.libnftables) < _OLDEST_LIBRARY:
         text = f"libnftables {host.libnftables} is older than 1.0.6"

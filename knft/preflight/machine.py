@@ -1,6 +1,6 @@
 """Reads the facts on this machine. Nothing is changed, but the kernel may load modules, as at the start of knft.
 
-Each reader returns what it read, or why it could not, so that one failure leaves the other checks.
+Each reader returns what it read, or why it could not, so that the other checks still run if one reader fails.
 """
 
 import os
@@ -89,14 +89,18 @@ def attempt(read: Callable[[], Value]) -> Value | Unread:
 
 
 def _read_host(*, is_image: bool) -> HostFacts:
-    unsupported = ""
     version = attempt(libnftables_version)
+    return HostFacts(os.uname().release, attempt(_unsupported), version, attempt(_nft_version), is_image)
+
+
+def _unsupported() -> str:
+    """Return the feature that the kernel lacks, "" if it has all."""
     try:
         with WorkerProcess() as library:
             probe(library)
     except UnsupportedError as error:
-        unsupported = str(error)
-    return HostFacts(os.uname().release, unsupported, version, attempt(_nft_version), is_image)
+        return str(error)
+    return ""
 
 
 def _nft_version() -> str | None:

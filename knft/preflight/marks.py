@@ -17,6 +17,9 @@ _NUMBER = r"(0x[0-9a-f]+|\d+)"
 _SET = re.compile(rf"--set-x?mark {_NUMBER}(?:/{_NUMBER})?")
 _MATCH = re.compile(rf"-m mark (?:! )?--mark {_NUMBER}(?:/{_NUMBER})?")
 _RESTORE = re.compile(rf"-j CONNMARK --restore-mark(?: --nfmask {_NUMBER})?")
+_TPROXY = re.compile(rf"--tproxy-mark {_NUMBER}(?:/{_NUMBER})?")
+_WRITES_ALL = re.compile(r"-m socket\b.* --restore-skmark|-j SET\b.* --map-mark")
+"""Matches of rules that may write every bit: with the mark of a socket, or of an entry of an ipset."""
 _MAX_NAMED = 3
 
 
@@ -58,8 +61,12 @@ def _bits(rule: SavedRule) -> int:
     found = 0
     if rule.target == "MARK" and (written := _SET.search(rule.text)):
         found |= _number(written[2], _ALL_BITS)
+    if rule.target == "TPROXY" and (written := _TPROXY.search(rule.text)):
+        found |= _number(written[2], _ALL_BITS)
     if restored := _RESTORE.search(rule.text):
         found |= _number(restored[1], _ALL_BITS)
+    if _WRITES_ALL.search(rule.text):
+        found |= _ALL_BITS
     for compared in _MATCH.finditer(rule.text):
         found |= _compared(_number(compared[1], 0), _number(compared[2], _ALL_BITS))
     return found
@@ -118,7 +125,8 @@ def _unread(rules: RuleFacts, mark: str) -> Iterator[Finding]:
 
 
 def _named(uses: list[_Use]) -> str:
-    more = f" and {len(uses) - _MAX_NAMED} more rules" if len(uses) > _MAX_NAMED else ""
+    hidden = len(uses) - _MAX_NAMED
+    more = f" and {hidden} more rule{'' if hidden == 1 else 's'}" if hidden > 0 else ""
     return "; ".join(use.text for use in uses[:_MAX_NAMED]) + more
 
 

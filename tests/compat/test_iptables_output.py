@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from pathlib import Path
 
 from click.testing import CliRunner
 
@@ -166,6 +167,28 @@ def test_counters_are_created_if_the_kernel_has_nfacct() -> None:
     text = restore_input([service(port={"nodePort": 30080}), endpoints("ns1/svc1", "10.180.0.1")], "--no-nfacct")
     assert "nfacct" not in text
     assert rules(text, "KUBE-FORWARD", "filter")[0] == "-m conntrack --ctstate INVALID -j DROP"
+
+
+def test_script_without_a_program_changes_nothing(tmp_path: Path) -> None:
+    """It names all that are missing, of both families; without nfacct counters it needs no nfacct."""
+    for name in ("sysctl", "iptables-restore", "ip6tables-restore", "iptables", "ip6tables"):
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\necho {name}\n")
+        program.chmod(0o700)
+    (tmp_path / "sh").symlink_to("/bin/sh")
+
+    def outcome(*flags: str) -> tuple[int, bool, str]:
+        command = ["render", "--backend", "iptables", "-f", "-", "--node", NODE, *flags]
+        script = CliRunner().invoke(cli, command, input=manifest_list()).stdout
+        done = subprocess.run(
+            ["/bin/sh"], input=script, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+        )
+        return done.returncode, bool(done.stdout), done.stderr
+
+    assert outcome() == (1, False, "nothing was changed, because programs are missing: nfacct\n")
+    (tmp_path / "ip6tables-restore").unlink()
+    assert outcome()[2] == "nothing was changed, because programs are missing: nfacct ip6tables-restore\n"
+    assert outcome("--no-nfacct", "--family", "ipv4") == (0, True, "")
 
 
 def test_output_of_both_families_in_order() -> None:

@@ -39,7 +39,8 @@ def run(*flags: str, manifest: Any = None) -> Result:
 def test_text_and_json_of_both_families(rule_version: RuleVersion) -> None:
     text = run("--vintage", rule_version.value)
     outputs = [json.loads(line) for line in run("--vintage", rule_version.value, "-o", "json").stdout.splitlines()]
-    assert text.stdout.startswith("# kube-proxy in mode ipvs, IPv4\nset -e\n\n# preconditions\nsh <<'END'\n")
+    assert "# kube-proxy in mode ipvs, IPv4\nset -e\n\n# preconditions\nsh <<'END'\n" in text.stdout
+    assert text.stdout.startswith("# programs\n")
     assert [(output["backend"], output["family"]) for output in outputs] == [("ipvs", "IPv4"), ("ipvs", "IPv6")]
     servers = next(part for part in outputs[0]["parts"] if part["part"] == "ipvsadm")["servers"]
     assert servers[0] == {

@@ -115,6 +115,12 @@ CASES = (
         (service(), endpoint_slice(), service("api", clusterIP="10.96.0.11"), endpoint_slice(service="api")),
     ),
     Case(
+        C.CLUSTER_IP_CONFLICT,
+        "problem: shop/web node-1: cluster IP 10.244.1.9 is in the pod CIDR 10.244.1.0/24 on node-1",
+        (service(clusterIP="10.244.1.9"), endpoint_slice(), *TWO_NODES),
+        (service(clusterIP="10.244.3.9"), endpoint_slice(), *TWO_NODES),
+    ),
+    Case(
         C.EXTERNAL_POLICY_LOCAL,
         "warning: shop/web http/tcp node-2: externalTrafficPolicy is Local, and 1 of 2 nodes (node-2) has no usable",
         (node_port(externalTrafficPolicy="Local"), ONE_NODE_SLICE, *TWO_NODES),
@@ -322,9 +328,15 @@ CASES = (
     ),
     Case(
         C.SERVICE_CIDR_CONFLICT,
-        "warning: ServiceCIDR kubernetes node-1: 10.244.0.0/15 overlaps the node's pod CIDR 10.244.",
-        (*WEB, *TWO_NODES, service_cidr("10.244.0.0/15")),
+        "warning: ServiceCIDR kubernetes node-1: 10.0.0.0/8 overlaps the node's pod CIDR 10.244.1",
+        (*WEB, *TWO_NODES, service_cidr("10.0.0.0/8")),
         (*WEB, *TWO_NODES, service_cidr("10.96.0.0/16")),
+    ),
+    Case(
+        C.CLUSTER_IP_OUTSIDE_SERVICE_CIDRS,
+        "warning: shop/web: cluster IP 10.97.0.10 is outside of the ServiceCIDRs (10.96.0.0/16)",
+        (service(clusterIP="10.97.0.10"), endpoint_slice(), service_cidr("10.96.0.0/16")),
+        (service(clusterIP="10.96.0.10"), endpoint_slice(), service_cidr("10.96.0.0/16")),
     ),
     Case(
         C.EXTERNAL_IPS,

@@ -99,6 +99,24 @@ def test_change_names_packets_and_findings(tmp_path: Path) -> None:
     assert same.stdout.startswith("no packet is treated differently on 2 nodes; 0 new findings, 0 gone\n")
 
 
+def test_findings_that_existed_before_the_change_are_counted() -> None:
+    path = str(BROKEN / "refused-since-the-last-release.yaml")
+    note = "note: 1 finding existed before the change; knft lint without --against lists all\n"
+    assert note in invoke("-f", path, "--against", path, "--node", "node-1").stdout
+
+
+def test_change_on_a_node_whose_addresses_are_not_canonical(tmp_path: Path) -> None:
+    """As ``knft run``, it reads leading zeros as decimal, and uses no other text."""
+    before, after = (service(), endpoint_slice()), (service(externalIPs=["10.1.1.1"]), endpoint_slice())
+    addresses = [{"type": "InternalIP", "address": text} for text in ("010.1.1.1", "node-1.example")]
+    nodes = ({**TWO_NODES[0], "status": {"addresses": addresses}},)
+    change = report_of(
+        "-f", written(tmp_path / "after", *after, *nodes), "--against", written(tmp_path / "before", *before, *nodes)
+    ).change
+    assert change is not None
+    assert [each.service for each in change.traffic if each.service] == ["shop/web:http"]
+
+
 @pytest.mark.parametrize(
     ("name", "status", "line"),
     [

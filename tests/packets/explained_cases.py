@@ -302,6 +302,25 @@ CASES = (
         ),
     ),
     Case(
+        "[$external.70]:80",
+        (S.FRONTEND, S.SOURCE_RANGES),
+        (
+            "[$external.70]:80/tcp is a load balancer IP of Service port default/partner:http; 1 of 1 FAMILY endpoints"
+            " of default/partner:http get connections; only clients in $outside/host can connect to "
+            "[$external.70]:80/tcp, because of loadBalancerSourceRanges"
+        ),
+        packets=(Direct("local-4", "[$external.70]:80", "dropped"),),
+    ),
+    Case(
+        "$external.70",
+        (S.ADDRESS, S.SOURCE_RANGES),
+        (
+            "$external.70 is a load balancer IP of default/partner; 1 of 1 FAMILY endpoints of default/partner:http "
+            "get connections; only clients in $outside/host can connect to [$external.70]:80/tcp, because of "
+            "loadBalancerSourceRanges"
+        ),
+    ),
+    Case(
         "$local-2",
         (S.ENDPOINT, S.NOT_SERVING),
         "$local-2 is an endpoint of default/conditions:http; not used: terminates and no longer serves",

@@ -29,6 +29,7 @@ from tests.preflight.facts import (
     with_findings,
 )
 
+TPROXY = "-A X -p tcp -j TPROXY --on-port 15001 --on-ip 127.0.0.1"
 NO_INPUT = Unread("no objects were given", "name objects with -f", failed=False)
 DIFFERENT = DifferenceGroup("endpoints", "shop/web:http", None, "other endpoints", classes=2)
 ELSEWHERE = DifferenceGroup("verdict", "", None, "dropped", classes=3)
@@ -75,6 +76,7 @@ def test_every_point_of_a_ready_node_is_ok() -> None:
     ("facts", "verdict", "summary"),
     [
         (rules(errors=("refused",)), "undecided", "undecided: 1 check failed"),
+        (host(unsupported=NOT_READ), "undecided", "undecided: 1 check failed"),
         (ready_except(comparison=NO_INPUT, configuration=None), "ready", "ready to switch"),
         (in_mode(Mode.IPVS), "ready", "ready, with 1 warning"),
         (in_mode(Mode.IPTABLES, Mode.IPVS), "ready", "ready, with 2 warnings"),
@@ -93,6 +95,9 @@ def test_verdict_is_that_of_the_worst_finding(facts: Facts, verdict: str, summar
         ("kernel", host(kernel="5.15.0-91-generic"), "warning", "tested with 6.1 and newer"),
         ("kernel", host(kernel="6.1.0-28-amd64"), "ok", "has the features"),
         ("kernel", host(unsupported="the kernel does not support fib: …"), "problem", "does not support fib"),
+        ("kernel", host(unsupported=NOT_READ), "not checked", "features of Linux 6.12.9-amd64: the kernel refused"),
+        ("libnftables", host(unsupported=NOT_READ), "ok", "works"),
+        ("libnftables", host(libnftables=NOT_READ, unsupported=NOT_READ), "problem", "the kernel refused"),
         ("kernel", host(libnftables=NOT_READ), "not checked", "libnftables cannot be used"),
         ("libnftables", host(libnftables=NOT_READ), "problem", "the kernel refused"),
         (
@@ -196,6 +201,13 @@ def test_verdict_is_that_of_the_worst_finding(facts: Facts, verdict: str, summar
         ("packet mark", marked("-A X -j CONNMARK --restore-mark"), "warning", "--restore-mark"),
         ("packet mark", marked("-A X -m mark ! --mark 0x4000/0xf000 -j DROP"), "warning", "! --mark 0x4000/0xf000"),
         ("packet mark", marked("-A X -m mark --mark 0x8000/0x8000 -j DROP"), "ok", "no rule"),
+        ("packet mark", marked(f"{TPROXY} --tproxy-mark 0x4000/0x4000"), "warning", "--tproxy-mark 0x4000/0x4000"),
+        ("packet mark", marked(f"{TPROXY} --tproxy-mark 0x1/0x1"), "ok", "no rule"),
+        ("packet mark", marked(f"{TPROXY} --tproxy-mark 0x1/0xffffffff"), "warning", "--tproxy-mark 0x1/0xffffffff"),
+        ("packet mark", marked("-A X -p tcp -m socket --transparent --restore-skmark -j ACCEPT"), "warning", "skmark"),
+        ("packet mark", marked("-A X -p tcp -m socket --transparent -j ACCEPT"), "ok", "no rule"),
+        ("packet mark", marked("-A X -j SET --map-set marks src --map-mark"), "warning", "--map-mark"),
+        ("packet mark", marked("-A X -j SET --map-set marks src --map-prio"), "ok", "no rule"),
         ("packet mark", ready_except(config=replace(ready().config, masquerade_bit=15)), "warning", "with 0x4000, and"),
         ("node", ready_except(cluster=NO_INPUT), "not checked", "no objects were given"),
         ("node", ready_except(cluster=NOT_READ), "not checked", "the kernel refused"),
@@ -206,6 +218,12 @@ def test_verdict_is_that_of_the_worst_finding(facts: Facts, verdict: str, summar
         ("comparison", with_comparison(compared(ELSEWHERE)), "problem", "3 kinds of packets to no Service"),
         ("comparison", with_comparison(compared(UNDECIDED)), "warning", "(shop/web) reach rules that knft cannot"),
         ("comparison", with_comparison(compared(EXPECTED)), "ok", "4 kinds of packets differ as expected"),
+        (
+            "comparison",
+            with_comparison(compared()),
+            "ok",
+            "packets have the same outcomes with the rules in the kernel and with those that knft would write",
+        ),
         ("comparison", with_comparison(compared(has_frontends=False)), "not checked", "neither side has a Service"),
         ("comparison", with_comparison(compared(warnings=("a rule drops …",))), "warning", "a rule drops …"),
         ("connections", ready_except(cluster=NO_INPUT), "not checked", "no objects were given"),
@@ -248,8 +266,8 @@ def test_sysctls_that_knft_changes_are_named() -> None:
         DifferingValue("sys/module/nf_conntrack/parameters/hashsize", "", 65536),
     )
     _, liberal, buckets = findings(ready_except(conntrack=replace(CONNTRACK, differing=values)), "conntrack")
-    assert "changes net.netfilter.nf_conntrack_tcp_be_liberal from 0 to 1" in liberal.text
-    assert "changes sys/module/nf_conntrack/parameters/hashsize from an unknown value to 65536" in buckets.text
+    assert "`knft run` will change net.netfilter.nf_conntrack_tcp_be_liberal from 0 to 1 when" in liberal.text
+    assert "will change sys/module/nf_conntrack/parameters/hashsize from an unknown value to 65536" in buckets.text
 
 
 def test_many_findings_are_counted() -> None:
@@ -258,6 +276,8 @@ def test_many_findings_are_counted() -> None:
     assert found.text.startswith(
         "packets to 9 Services (shop/web-0, shop/web-1, shop/web-2, shop/web-3, shop/web-4 and 4 "
     )
+    (marks,) = findings(marked(*(f"-A X{number} -j CONNMARK --restore-mark" for number in range(4))), "packet mark")
+    assert marks.text.endswith(" and 1 more rule")
     chains = tuple(chain(f"c{number}", "filter", "input", 0) for number in range(9))
     (beside,) = findings(rules(base_chains=chains), "base chains")
     assert " and 3 more; the order" in beside.text

@@ -3,6 +3,7 @@
 import json
 import socket
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -243,6 +244,21 @@ def test_failing_program_leaves_the_verdict_undecided(node: Namespace, tmp_path:
     found = preflight(node, status=1, prefix=("env", f"PATH={tmp_path}:/usr/sbin:/usr/bin:/sbin:/bin"))
     assert found["summary"] == "undecided: 1 check failed"
     assert texts(found["kube-proxy"], "not checked") == ["rules of kube-proxy: ip6tables-nft-save: cannot read rules"]
+
+
+def test_worker_that_cannot_start_leaves_the_other_checks(node: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an upgrade that replaced the interpreter."""
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python3")
+    with node.entered():
+        done = CliRunner().invoke(cli, ["preflight", "-o", "json"])
+    assert isinstance(done.exception, SystemExit), done.exception
+    found = json.loads(done.stdout)
+    assert found["summary"] == "not ready: 1 problem"
+    points = {point["name"]: point for point in found["points"]}
+    (problem,) = texts(points["libnftables"], "problem")
+    assert problem.startswith("cannot start the libnftables worker process: ")
+    assert texts(points["kernel"], "not checked")
+    assert texts(points["kube-proxy"], "ok")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ class EnsureCounters(Struct, frozen=True, tag="nfacct"):
 
     counters: tuple[str, ...]
     tool = ("sh",)
+    programs = ("nfacct",)
 
     def text(self) -> Iterator[str]:
         """Yield one command for each counter, which creates it unless it exists."""

@@ -31,6 +31,7 @@ class DestroySets(Struct, frozen=True, tag="ipset-destroyed"):
 
     names: tuple[str, ...]
     tool = ("sh",)
+    programs = ("ipset",)
 
     def text(self) -> Iterator[str]:
         """Yield one command for each set."""

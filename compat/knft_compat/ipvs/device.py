@@ -15,6 +15,7 @@ class EnsureDevice(Struct, frozen=True, tag="device"):
     name: str = DEVICE
     kind: str = DEVICE_KIND
     tool = ("sh",)
+    programs = ("ip",)
 
     def text(self) -> Iterator[str]:
         """Yield the command."""
@@ -56,6 +57,7 @@ class RemoveDevice(Struct, frozen=True, tag="device-removed"):
     name: str = DEVICE
     kind: str = DEVICE_KIND
     tool = ("sh",)
+    programs = ("ip",)
 
     def text(self) -> Iterator[str]:
         """Yield the command."""
