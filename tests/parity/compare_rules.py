@@ -46,11 +46,17 @@ def _rendered(kube_proxy: ParityNode, objects: Path, settings: Settings, family:
     script = kube_proxy.namespace.run([*KNFT, "render", "-f", str(objects), *NODE_FLAG, *flags]).stdout
     namespace = Namespace.create("rendered")
     try:
-        lines = (line for line in script.splitlines(keepends=True) if not line.startswith("nfacct "))
-        namespace.run(["sh", "-e"], stdin=without_nfacct("".join(lines)))
+        namespace.run(["sh", "-e"], stdin=_without_program_nfacct(script))
         return namespace.run([program]).stdout
     finally:
         namespace.close()
+
+
+def _without_program_nfacct(script: str) -> str:
+    """Return the script without the program: it is not checked for, makes no counters, and no rule uses them."""
+    lines = (line for line in script.splitlines(keepends=True) if not line.startswith("nfacct "))
+    checked = (line.replace(" nfacct", "") if line.startswith("for program in ") else line for line in lines)
+    return without_nfacct("".join(checked))
 
 
 def chains(saved: str) -> Chains:
