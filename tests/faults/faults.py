@@ -192,7 +192,7 @@ def _downgraded(testbed: Testbed, options: Options) -> Iterator[Mapping[str, Pla
 
 @contextmanager
 def _many(testbed: Testbed, options: Options) -> Iterator[Mapping[str, Place]]:
-    testbed.apply(objects.servers(MANY, options.pods))
+    testbed.apply(objects.many_servers(options.pods))
     testbed.wait_for_rollout(f"deployment/{MANY}")
     try:
         yield places(testbed, MANY)

@@ -10,6 +10,7 @@ WEB, MANY, BALANCED, CLIENT, PROBE = "web", "many", "balanced", "client", "probe
 HTTP_PORT, UDP_PORT = 80, 81
 NODE_PORTS: Mapping[str, Mapping[str, int]] = {WEB: {"tcp": 30080, "udp": 30081}, MANY: {"tcp": 30180, "udp": 30181}}
 _HTTP_TARGET, _UDP_TARGET = 8080, 8081
+_AT_ONCE = "5%"
 _SHUTDOWN_SECONDS = 15
 """How long a server still answers after SIGTERM: Service proxies need some time to follow an EndpointSlice."""
 
@@ -19,8 +20,19 @@ def namespace() -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
 
 
-def servers(name: str, replicas: int) -> Iterator[dict[str, Any]]:
-    """Yield a Deployment of servers on all nodes, and their Service."""
+def many_servers(replicas: int) -> Iterator[dict[str, Any]]:
+    """Yield a Deployment and its Service whose pods are replaced a few at a time.
+
+    By default, half of them would start or end at once. The neighbours of 300 pods on one machine then need more room
+    than the kernel has for those of all nodes, and it drops packets.
+    """
+    yield from servers(
+        MANY, replicas, strategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": _AT_ONCE, "maxUnavailable": 0}}
+    )
+
+
+def servers(name: str, replicas: int, **fields: Any) -> Iterator[dict[str, Any]]:
+    """Yield a Deployment of servers on all nodes, and their Service; ``fields`` are further ones of its spec."""
     command = ["netexec", f"--http-port={_HTTP_TARGET}", f"--udp-port={_UDP_TARGET}"]
     container = {
         **_container(*command, f"--delay-shutdown={_SHUTDOWN_SECONDS}"),
@@ -41,6 +53,7 @@ def servers(name: str, replicas: int) -> Iterator[dict[str, Any]]:
             "topologySpreadConstraints": [{**spread, "labelSelector": {"matchLabels": {"app": name}}}],
         },
         replicas=replicas,
+        **fields,
     )
     yield service(name, name, NODE_PORTS[name])
 

@@ -141,13 +141,17 @@ class _IpvsNode:
         self.steps.append((time.monotonic(), name))
         print(name, flush=True)
         getattr(self, name.replace(" ", "_").replace("-", "_"))()
-        answered = set(_answering(self._connections))
-        broken = [one for one in self._connections if one not in answered]
-        self.broken[name] = [str(one.frontend) for one in broken]
-        for one in broken:
+        faults = _faults(self._connections)
+        self.broken[name] = list(faults.values())
+        for one in faults:
             one.close()
-        print(f"{len(self._connections)} established connections, {len(broken)} broken", flush=True)
-        self._connections = [one for one in self._connections if one in answered]
+        print(
+            f"{len(self._connections)} established connections, {len(faults)} broken",
+            *faults.values(),
+            sep="\n",
+            flush=True,
+        )
+        self._connections = [one for one in self._connections if one not in faults]
 
     def close(self) -> None:
         for one in self._connections:
@@ -158,20 +162,23 @@ class _IpvsNode:
         flush_conntrack(self.namespace)
 
 
-def _answering(connections: Iterable[EstablishedConnection]) -> Iterator[EstablishedConnection]:
-    """Send data on all connections, and return those with an answer; they share one timeout."""
-    poll, waiting = select.poll(), {}
+def _faults(connections: Iterable[EstablishedConnection]) -> dict[EstablishedConnection, str]:
+    """Send data on all connections, and return what is wrong with those that fail; they share one timeout."""
+    poll, waiting, found = select.poll(), {}, {}
     for connection in connections:
         if connection.send():
             waiting[connection.fileno()] = connection
             poll.register(connection.fileno(), select.POLLIN)
+        else:
+            found[connection] = f"{connection.frontend}: cannot send"
     ends = time.monotonic() + _ANSWER_SECONDS
     while waiting and (left := ends - time.monotonic()) > 0:
         for number, _ in poll.poll(left * 1000):
             poll.unregister(number)
             connection = waiting.pop(number)
-            if not connection.receive_fault():
-                yield connection
+            if fault := connection.receive_fault():
+                found[connection] = fault
+    return found | {one: f"{one.frontend}: no answer within {_ANSWER_SECONDS:.0f} s" for one in waiting.values()}
 
 
 def _keep_udp_entries(namespace: Namespace) -> None:
