@@ -12,8 +12,10 @@ from deploy.packages import debian_source
 from deploy.packages.errors import PackageError
 from deploy.packages.releases import TARGETS
 from knft import __version__
+from tests.packages import older
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = ROOT / "deploy/packages"
 SECONDS = 1_800_000_000
 
 
@@ -65,8 +67,8 @@ def test_spec_has_the_version() -> None:
 def test_pre_releases_are_replaced_by_the_release() -> None:
     upstream = ["0.1.0.dev1", "0.1.0a1", "0.1.0b1", "0.1.0rc1.dev2", "0.1.0rc1", "0.1.0", "0.1.1.dev1"]
     versions = [debian_source.package_version(each, TARGETS["debian12"]) for each in upstream]
-    for older, newer in pairwise(versions):
-        subprocess.run(["dpkg", "--compare-versions", older, "lt", newer], check=True)  # noqa: S607
+    for lower, higher in pairwise(versions):
+        subprocess.run(["dpkg", "--compare-versions", lower, "lt", higher], check=True)  # noqa: S607
     assert versions[4] == "0.1.0~rc1-1~deb12"
     # As debian12/rules derives Python's version.
     derived = [version.rpartition("-")[0].replace("~", "") for version in versions]
@@ -85,3 +87,16 @@ def test_purge_deletes_the_user_of_the_package() -> None:
         "knft:x:999:999::/:/bin/sh",
     ):
         assert not re.fullmatch(own, other)
+
+
+def test_documentation_names_placeholders_and_the_older_package() -> None:
+    """With real addresses, or an upgrade from a release, the page has to change."""
+    page = (ROOT / "docs/operations/packages.md").read_text()
+    rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", page.partition("{#limits}")[2], re.MULTILINE))
+    sources = [*PACKAGES.rglob("control"), *PACKAGES.rglob("*.spec"), *PACKAGES.rglob("*.py")]
+    text = "".join(path.read_text() for path in sources)
+    addresses = {*re.findall(r"<(\S+@\S+)>", text), *re.findall(r"^(?:Homepage|URL): +(\S+)$", text, re.MULTILINE)}
+    assert len(addresses) == 2
+    assert set(re.findall("`(.+?)`", rows["addresses"])) == addresses
+    assert f"`{older.VERSION}`" in rows["upgrade from a released version"]
+    assert f"apt install ./knft_{debian_source.package_version(__version__, TARGETS['debian13'])}_all.deb\n" in page
