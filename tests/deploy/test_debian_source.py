@@ -2,6 +2,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 
@@ -100,3 +101,14 @@ def test_documentation_names_placeholders_and_the_older_package() -> None:
     assert set(re.findall("`(.+?)`", rows["addresses"])) == addresses
     assert f"`{older.VERSION}`" in rows["upgrade from a released version"]
     assert f"apt install ./knft_{debian_source.package_version(__version__, TARGETS['debian13'])}_all.deb\n" in page
+
+
+def test_overrides_of_linters_have_reasons() -> None:
+    """A comment stands before each override of lintian, and begins with the name of each filter of rpmlint."""
+    for path in PACKAGES.rglob("lintian-overrides"):
+        lines = path.read_text().splitlines()
+        assert lines
+        assert all(line.startswith("#") == (number % 2 == 0) for number, line in enumerate(lines)), path
+    text = (PACKAGES / "rpm/rpmlint.toml").read_text()
+    filters = {each.partition(" ")[0] for each in tomllib.loads(text)["Filters"]}
+    assert filters == set(re.findall(r"^# ([\w-]+): ", text, re.MULTILINE))
