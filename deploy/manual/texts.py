@@ -22,7 +22,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "run": (
         Example("Serve the Services of an API server, with kube-proxy's configuration file:",
                 "knft run --config /var/lib/kube-proxy/config.conf"),
-        Example("Serve the Services of manifests in a directory:", "knft run --manifests /etc/knft --node node-1"),
+        Example("Serve the Services of manifests in a directory:",
+                "knft run --manifests /etc/knft/manifests --node node-1"),
         Example("Set the sysctls and exit, in an init container:", "knft run --init-only"),
         Example("Convert flags to a configuration file:",
                 "knft run --proxy-mode=nftables --write-config-to config.yaml"),

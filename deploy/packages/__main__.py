@@ -4,6 +4,7 @@ import argparse
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from deploy.distributions import build_distribution
@@ -34,6 +35,10 @@ def main() -> None:
 
 def _build(releases: list[str], output: Path) -> None:
     seconds = source_date_epoch(_ROOT)
+    if seconds > time.time():
+        # debhelper only lowers the times of files.
+        msg = f"the time for files, {seconds}, is in the future: set SOURCE_DATE_EPOCH to an earlier one"
+        raise PackageError(msg)
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="knft-packages-") as name:
         folder = Path(name)

@@ -2,6 +2,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from deploy.packages import debian_source
 from deploy.packages.errors import PackageError
 from deploy.packages.releases import TARGETS
 from knft import __version__
+from tests.packages import older
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = ROOT / "deploy/packages"
 SECONDS = 1_800_000_000
 
 
@@ -65,8 +68,8 @@ def test_spec_has_the_version() -> None:
 def test_pre_releases_are_replaced_by_the_release() -> None:
     upstream = ["0.1.0.dev1", "0.1.0a1", "0.1.0b1", "0.1.0rc1.dev2", "0.1.0rc1", "0.1.0", "0.1.1.dev1"]
     versions = [debian_source.package_version(each, TARGETS["debian12"]) for each in upstream]
-    for older, newer in pairwise(versions):
-        subprocess.run(["dpkg", "--compare-versions", older, "lt", newer], check=True)  # noqa: S607
+    for lower, higher in pairwise(versions):
+        subprocess.run(["dpkg", "--compare-versions", lower, "lt", higher], check=True)  # noqa: S607
     assert versions[4] == "0.1.0~rc1-1~deb12"
     # As debian12/rules derives Python's version.
     derived = [version.rpartition("-")[0].replace("~", "") for version in versions]
@@ -85,3 +88,27 @@ def test_purge_deletes_the_user_of_the_package() -> None:
         "knft:x:999:999::/:/bin/sh",
     ):
         assert not re.fullmatch(own, other)
+
+
+def test_documentation_names_placeholders_and_the_older_package() -> None:
+    """With real addresses, or an upgrade from a release, the page has to change."""
+    page = (ROOT / "docs/operations/packages.md").read_text()
+    rows = dict(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", page.partition("{#limits}")[2], re.MULTILINE))
+    sources = [*PACKAGES.rglob("control"), *PACKAGES.rglob("*.spec"), *PACKAGES.rglob("*.py")]
+    text = "".join(path.read_text() for path in sources)
+    addresses = {*re.findall(r"<(\S+@\S+)>", text), *re.findall(r"^(?:Homepage|URL): +(\S+)$", text, re.MULTILINE)}
+    assert len(addresses) == 2
+    assert set(re.findall("`(.+?)`", rows["addresses"])) == addresses
+    assert f"`{older.VERSION}`" in rows["upgrade from a released version"]
+    assert f"apt install ./knft_{debian_source.package_version(__version__, TARGETS['debian13'])}_all.deb\n" in page
+
+
+def test_overrides_of_linters_have_reasons() -> None:
+    """A comment stands before each override of lintian, and begins with the name of each filter of rpmlint."""
+    for path in PACKAGES.rglob("lintian-overrides"):
+        lines = path.read_text().splitlines()
+        assert lines
+        assert all(line.startswith("#") == (number % 2 == 0) for number, line in enumerate(lines)), path
+    text = (PACKAGES / "rpm/rpmlint.toml").read_text()
+    filters = {each.partition(" ")[0] for each in tomllib.loads(text)["Filters"]}
+    assert filters == set(re.findall(r"^# ([\w-]+): ", text, re.MULTILINE))

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from deploy.manual.__main__ import pages
 from knft.configuration.settings import Settings
 from tests.configuration.loading import load
 
@@ -50,3 +51,9 @@ def test_service_is_restarted_without_limit_as_the_user_of_sysusers() -> None:
     assert unit["StartLimitIntervalSec"] == "0"
     assert service["OOMScoreAdjust"] == str(load(text=(FOLDER / "config.yaml").read_text()).oom_score_adj)
     assert f"u {service['User']} - " in (FOLDER / "knft.sysusers").read_text()
+
+
+def test_unit_names_manual_pages_that_exist() -> None:
+    (named,) = [value for name, value in _settings("Unit") if name == "Documentation"]
+    found = {f"man:{page.file_name.replace('.', '(')})" for page in pages(0)}
+    assert set(named.split()) <= found

@@ -4,15 +4,20 @@ The API server is the one of the other tests, with TLS, a bearer token and real 
 knft with kube-apiserver.
 """
 
+import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.apiserver.certificates import CertificateAuthority
 from tests.packages import roots
 from tests.packages.conftest import CHECKOUT, Packages
+from tests.packages.documented_settings import code_blocks, used_drop_in
 from tests.packages.installed_service import CONFIGURATION, KUBECONFIG, TOKEN, UNIT, Cluster, Service
 from tests.packages.systemd_container import SystemdContainer
+from tests.support.fake_api.server import FakeApiServer
 from tests.support.log_lines import messages
 from tests.support.process_privileges import CAPABILITY_SETS, NET_ADMIN, SECCOMP_FILTER, parse_mounts, parse_status
 from tests.support.waiting import wait_until
@@ -247,3 +252,51 @@ def test_watchdog_replaces_a_stopped_process(running: Service) -> None:
     assert "Fatal Python error: Aborted" in dump.splitlines()
     # Not always the stack of the main thread, the last one: the others go on while Python prints them.
     assert re.search(r"/knft/\w+/\w+\.py\", line \d+ in \w+", dump), dump
+
+
+def test_drop_in_without_an_api_server_serves_manifests(unit: Service) -> None:
+    """That of docs/operations/systemd.md#manifests; there is no kubeconfig."""
+    unit.cluster.stop()
+    unit.container.run("rm", KUBECONFIG)
+    objects = [
+        found for kind in ("services", "endpointslices") for found in unit.cluster.objects.objects[kind].values()
+    ]
+    manifest = {"apiVersion": "v1", "kind": "List", "items": objects}
+    unit.container.write("/etc/knft/manifests/web.json", json.dumps(manifest))
+    (drop_in,) = code_blocks("manifests")
+    with used_drop_in(unit, drop_in):
+        unit.container.run("systemctl", "start", UNIT)
+        assert unit.show("ActiveState") == "active"
+        assert "10.96.0.1 " in unit.rules()
+
+
+def test_example_for_k3s_starts_the_service(unit: Service, tmp_path: Path) -> None:
+    """With files at k3s's paths, and an API server that requires their certificate; k3s itself is not there."""
+    kubeconfig, drop_in = code_blocks("k3s")
+    authority = CertificateAuthority(tmp_path, "k3s")
+    signed = authority.sign("kube-proxy")
+    files = {"ca.crt": authority.path, "client.crt": signed.certificate, "client.key": signed.key}
+    paths = dict(re.findall(r"^LoadCredential=(.+):(.+)$", drop_in, re.MULTILINE))
+    assert paths.keys() == files.keys()
+    for name, path in paths.items():
+        unit.container.write(path, files[name].read_text(), 0o600)
+    unit.container.write(KUBECONFIG, kubeconfig, 0o600)
+    with unit.container.namespace.entered():
+        server = FakeApiServer(unit.cluster.objects, port=6444, tls=authority.server(asks_clients=True))
+    with server, used_drop_in(unit, drop_in):
+        unit.container.run("systemctl", "start", UNIT)
+        assert unit.show("ActiveState") == "active"
+        assert "10.96.0.1 " in unit.rules()
+
+
+def test_kubeconfig_at_another_path_names_a_token_in_a_file(unit: Service) -> None:
+    """In the way of docs/operations/systemd.md#credentials."""
+    kubeconfig, token = "/etc/cluster/kubeconfig", "/etc/knft/token"
+    unit.container.write(token, TOKEN, 0o640)
+    unit.container.run("chgrp", "knft", token)
+    users = [{"name": "knft", "user": {"tokenFile": token}}]
+    unit.container.write(kubeconfig, json.dumps({**unit.cluster.kubeconfig, "users": users}), 0o600)
+    unit.container.run("rm", KUBECONFIG)
+    with used_drop_in(unit, f"[Service]\nLoadCredential=kubeconfig:{kubeconfig}\n"):
+        unit.start()
+        assert "10.96.0.1 " in unit.rules()
