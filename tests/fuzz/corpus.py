@@ -3,8 +3,7 @@
 import json
 from pathlib import Path
 
-import yaml
-
+from tests.support import fast_yaml
 from tests.support.broken_files import BROKEN, READABLE
 from tests.support.scenario import read_scenarios
 
@@ -18,8 +17,8 @@ def corpus() -> list[bytes]:
     """Return whole files as YAML and as JSON, and single objects, each of at most MAX_BYTES."""
     files = [path.read_bytes() for path in sorted((ROOT / "examples").glob("*.yaml"))]
     for scenario in read_scenarios():
-        files.append(yaml.safe_dump_all(scenario.manifests()).encode())
-        files += [yaml.safe_dump(item, default_flow_style=None).encode() for item in scenario.manifests()]
+        files.append(fast_yaml.dump_all(scenario.manifests()).encode())
+        files += [fast_yaml.dump_all([item], default_flow_style=None).encode() for item in scenario.manifests()]
         files.append(json.dumps({"apiVersion": "v1", "kind": "List", "items": scenario.manifests()}).encode())
     files += [data for data, _ in BROKEN.values()] + list(READABLE.values())
     files += [path.read_bytes() for path in sorted(FINDINGS.iterdir())] if FINDINGS.is_dir() else []

@@ -1,6 +1,6 @@
 """Loads the rules of one scenario at a time on the node under test, sends its packets, and checks their outcomes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -28,7 +28,7 @@ SILENCE = 0.15
 """Seconds without an answer after which a packet counts as dropped. Other packets are answered within a few ms."""
 
 
-def packet_parameters(scenarios: list[Scenario]) -> list[object]:
+def packet_parameters(scenarios: Iterable[Scenario]) -> list[object]:
     """Return each packet in each of its families, as parameters for pytest."""
     return [
         pytest.param(scenario, packet, version, id=f"{scenario.name}: IPv{version} {packet}")

@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from knft.config import Config
 from knft.nft.codec.tables import transaction_json
 from knft.source.directory import DirectorySource
 from knft.sync.assemble import rendering_daemon
+from tests.support import fast_yaml
 from tests.support.kernel_harness import check_schema
 
 VALID_CLUSTER_IPS = frozenset({"10.96.0.1", "10.96.0.2", "10.96.0.3"})
@@ -62,7 +61,7 @@ def endpoint_slice(name: str = "web", **fields: Any) -> dict[str, Any]:
 
 def text(*documents: Any) -> str:
     """Return documents as YAML."""
-    return yaml.safe_dump_all(documents)
+    return fast_yaml.dump_all(documents)
 
 
 def write_among_valid_documents(folder: Path, bad: str) -> None:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from tests.support import fast_yaml
 from tests.support.lab import plan
 from tests.support.lab.namespace import Namespace
 
@@ -17,7 +16,7 @@ NODE_FLAG = ("--node", plan.NODE.node_name)
 
 def write_manifests(folder: Path, objects: Sequence[dict[str, Any]]) -> None:
     """Write the objects as a file of YAML documents."""
-    (folder / "objects.yaml").write_text(yaml.safe_dump_all(objects))
+    (folder / "objects.yaml").write_text(fast_yaml.dump_all(objects))
 
 
 def knft(namespace: Namespace, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:

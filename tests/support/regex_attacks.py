@@ -37,9 +37,11 @@ def uses_in_code(*packages: ModuleType) -> Iterator[Use]:
 
 
 def _uses_in_module(module: ModuleType) -> Iterator[Use]:
-    tree = ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8"))
-    values = vars(module)
-    for node in ast.walk(tree):
+    source, values = Path(str(module.__file__)).read_text(encoding="utf-8"), vars(module)
+    has_compiled = any(isinstance(value, re.Pattern) for value in values.values())
+    if not has_compiled and "import re\n" not in source and "pattern=" not in source:
+        return  # Most modules have none, and parsing all of them would take half a second.
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.attr in METHODS:
             compiled = values.get(node.value.id)
             if isinstance(compiled, re.Pattern):

@@ -8,12 +8,13 @@ The fields of ``Scenario`` and ``Packet`` are the keys of a file.
 """
 
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import yaml
 
+from tests.support import fast_yaml
 from tests.support.families import VERSIONS, address, in_both, objects_of_both
 from tests.support.lab import plan
 
@@ -166,15 +167,16 @@ class Scenario(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         }
 
 
-def read_scenarios() -> list[Scenario]:
+@cache
+def read_scenarios() -> tuple[Scenario, ...]:
     """Return every scenario, in the order of the files' names."""
-    return [scenario for path in sorted(FOLDER.glob("*.yaml")) for scenario in read_file(path)]
+    return tuple(scenario for path in sorted(FOLDER.glob("*.yaml")) for scenario in read_file(path))
 
 
 def read_file(path: Path) -> Iterator[Scenario]:
     """Yield the scenarios of one file."""
     objects: list[dict[str, Any]] = []
-    for number, document in enumerate(yaml.safe_load_all(path.read_text()), start=1):
+    for number, document in enumerate(fast_yaml.load_all(path.read_text()), start=1):
         scenario = msgspec.convert({"objects": objects, **document}, Scenario, strict=True)
         objects = scenario.objects
         yield msgspec.structs.replace(scenario, name=path.stem if number == 1 else f"{path.stem} {number}")
