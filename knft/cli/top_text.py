@@ -15,6 +15,8 @@ Level = Literal["service", "frontend"]
 
 NOT_COUNTING = "knft counts no connections: start it with --service-counters"
 _GAP = "  "
+_MIN_NAME = 12
+_ELLIPSIS = "…"
 
 
 class Selection(Struct, frozen=True):
@@ -36,9 +38,9 @@ class SyncRate(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """Connections to a Service port or to one of its frontends: in a second, and all; "" is the frontend of a Service.
+    """Connections to a Service port or to one of its frontends, in a second and in all.
 
-    ``is_new`` tells that the frontend had no connections before, so that all are part of the rate.
+    ``frontend`` is empty in the row of a Service port.
     """
 
     service: str
@@ -144,8 +146,11 @@ def _sorted_number(row: Row, sorting: Sorting) -> float:
 
 
 def format_top(top: Top, selection: Selection, width: int | None = None, height: int | None = None) -> str:
-    """Return the syncs and the table of connections, at most ``height`` lines of ``width`` columns."""
-    lines = [*_sync_lines(top.syncs), "", *_connection_lines(top, selection)]
+    """Return the syncs and the table of connections, at most ``height`` lines of ``width`` columns.
+
+    Long names are shortened, so that the numbers beside them are visible.
+    """
+    lines = [*_sync_lines(top.syncs), "", *_connection_lines(top, selection, width)]
     shown = lines if height is None else lines[:height]
     return "".join(f"{(line if width is None else line[:width]).rstrip()}\n" for line in shown)
 
@@ -164,7 +169,7 @@ def _sync_lines(syncs: Sequence[SyncRate]) -> Iterator[str]:
     return _table(("FAMILY", "SYNCS/S", "FAILED/S", "DURATION", "LATENCY"), rows, left=1)
 
 
-def _connection_lines(top: Top, selection: Selection) -> Iterator[str]:
+def _connection_lines(top: Top, selection: Selection, width: int | None) -> Iterator[str]:
     if not top.is_counting:
         yield NOT_COUNTING
         return
@@ -178,15 +183,37 @@ def _connection_lines(top: Top, selection: Selection) -> Iterator[str]:
         for row in rows
     ]
     names = ("SERVICE", *(["FRONTEND"] if by_frontend else []), "NEW/S", "REFUSED/S", "TOTAL")
-    yield from _table(names, cells, left=2 if by_frontend else 1)
+    yield from _table(names, cells, left=2 if by_frontend else 1, width=width)
 
 
-def _table(names: Sequence[str], rows: Iterable[Sequence[str]], left: int) -> Iterator[str]:
-    """Yield the lines of a table; the first ``left`` columns are texts, the others numbers."""
+def _table(names: Sequence[str], rows: Iterable[Sequence[str]], left: int, width: int | None = None) -> Iterator[str]:
+    """Yield the lines of a table; the first ``left`` columns are texts, the others numbers.
+
+    If the table is wider than ``width``, the texts are shortened.
+    """
     cells = [tuple(names), *(tuple(map(escape_invisible, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    if width is not None:
+        _fit(widths, left, sum(widths) + len(_GAP) * (len(widths) - 1) - width)
     for row in cells:
-        texts = zip(row, widths, strict=True)
         yield _GAP.join(
-            cell.ljust(width) if column < left else cell.rjust(width) for column, (cell, width) in enumerate(texts)
+            _shortened(cell, size).ljust(size) if column < left else cell.rjust(size)
+            for column, (cell, size) in enumerate(zip(row, widths, strict=True))
         )
+
+
+def _fit(widths: list[int], left: int, excess: int) -> None:
+    """Make the widest of the first columns narrower, until the table is ``excess`` columns narrower."""
+    for _ in range(excess):
+        widest = max(range(left), key=widths.__getitem__)
+        if widths[widest] <= _MIN_NAME:
+            return
+        widths[widest] -= 1
+
+
+def _shortened(name: str, size: int) -> str:
+    """Return a name with an ellipsis in place of its middle: names often differ at their end."""
+    if len(name) <= size:
+        return name
+    end = (size - len(_ELLIPSIS)) // 2
+    return f"{name[: size - len(_ELLIPSIS) - end]}{_ELLIPSIS}{name[len(name) - end :]}"

@@ -1,4 +1,4 @@
-"""Formats a trace as text: the packet, the rules that it hits, and its outcome."""
+"""Formats a trace as text: the conclusion, the packet, the rules that it hits, and its outcome."""
 
 from collections.abc import Iterator, Sequence
 
@@ -24,6 +24,8 @@ _LABEL_ROOM = 9
 def format_trace(trace: Trace, *, width: int | None = None, colours: bool = False) -> str:
     """Return the trace as text; lines wrap at ``width``, or never without one."""
     out = Layout(width, colours=colours)
+    out.line(_conclusion(trace), f"bold {_worst_colour(trace)}")
+    out.line()
     _print_header(out, trace)
     for alternative in trace.ways:
         out.line()
@@ -32,6 +34,28 @@ def format_trace(trace: Trace, *, width: int | None = None, colours: bool = Fals
             out.line()
         _print_case(out, alternative)
     return out.text
+
+
+def _conclusion(trace: Trace) -> str:
+    """Return what becomes of the packet, in one line."""
+    conclusions = {_conclusion_of_case(case.ends) for case in trace.ways}
+    if len(conclusions) == 1:
+        return f"the packet {conclusions.pop()}"
+    return f"the outcome depends on properties of the packet that no flag gives: {len(trace.ways)} cases"
+
+
+def _conclusion_of_case(ends: Sequence[TracedOutcome]) -> str:
+    if len(ends) == 1:
+        return _outcome(ends[0])
+    endpoints = {end.endpoint for end in ends if end.endpoint}
+    reached = f"reaches one of {len(endpoints)} endpoints" if len(endpoints) > 1 else f"reaches {''.join(endpoints)}"
+    others = dict.fromkeys(_outcome_text(end) for end in ends if not end.endpoint)
+    return " or ".join([*([reached] if endpoints else []), *others])
+
+
+def _worst_colour(trace: Trace) -> str:
+    colours = {_COLOURS[end.fate] for case in trace.ways for end in case.ends}
+    return next(colour for colour in ("yellow", "red", "green") if colour in colours)
 
 
 def _print_header(out: Layout, trace: Trace) -> None:
@@ -73,9 +97,13 @@ def _print_case(out: Layout, alternative: TracedCase) -> None:
 
 def _outcome(outcome: TracedOutcome) -> str:
     share = "" if outcome.share == "1" else f"{outcome.share} ({outcome.percent:g} %) "
+    return f"{share}{_outcome_text(outcome)}"
+
+
+def _outcome_text(outcome: TracedOutcome) -> str:
     reason = f": {escape_invisible(outcome.why)}" if outcome.why else ""
     if outcome.fate != "delivered":
-        return f"{share}{_DISPOSITION_TEXTS[outcome.fate]}{reason}"
+        return f"{_DISPOSITION_TEXTS[outcome.fate]}{reason}"
     text = f"reaches {outcome.endpoint}" if outcome.endpoint else "is delivered, not translated"
     if outcome.source != "kept":
         kind = {"masqueraded": "masqueraded", "frontend": "with the frontend's address as source"}
@@ -84,7 +112,7 @@ def _outcome(outcome: TracedOutcome) -> str:
         text += ", source kept" if outcome.endpoint else ""
     if outcome.seconds is not None:
         text += f", session affinity for {outcome.seconds} s" + (";" if reason else "")
-    return f"{share}{text}{reason}"
+    return f"{text}{reason}"
 
 
 def _print_rules(out: Layout, rules: Sequence[TracedRule], indent: int) -> None:

@@ -14,14 +14,11 @@ removed or changes its meaning; new keys do not change it.
       family       IPv4 or IPv6
       counts       numbers of packet classes: equal, by_intent (expected differences), different, undecided
       differences  groups: cause (verdict, reply, endpoints, masquerade, affinity, shares, scheduler, mark), service (""
-                   if the destination is no frontend), left and right (descriptions of the outcome), classes (number),
-
-Examples
---------
+                   if the destination is no frontend), left and right (descriptions of the outcome), loses (whether the
+                   left side serves packets that the right side does not serve), classes (number), examples
       undecided    groups: service, sentence (a description), classes, examples
       unread       rules that were read but not interpreted: side (left or right), chain, line (0 if unknown), text
-      by_intent    expected differences: reason, service, sentence (a description), loses (whether the left side serves
-                   packets that the right side does not serve), classes, examples
+      by_intent    expected differences: reason, service, sentence (a description), loses, classes, examples
 
 An example has sender, destination and client as text; for each side the outcomes (share of the clients as a fraction,
 fate (delivered, rejected, dropped or undecided), endpoint, source, affinity timeout in seconds or null, reply of a
@@ -70,6 +67,7 @@ def _family(report: FamilyReport) -> dict[str, Any]:
                 "service": group.service,
                 "left": group.left_outcome,
                 "right": group.right_outcome,
+                "loses": group.is_loss,
                 **_classes_and_examples(group),
             }
             for group in different

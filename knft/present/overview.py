@@ -33,7 +33,7 @@ CAUSES = (
 class Summary(Struct, frozen=True):
     """The result, a headline for it, and the counts in words.
 
-    ``is_loss`` tells whether clients lose something by an expected difference.
+    ``is_loss`` tells whether some clients reach a Service on the left side alone, because of an expected difference.
     """
 
     result: Result
@@ -60,7 +60,8 @@ class ExpectedDifferenceGroup(Struct, frozen=True):
     """All expected differences with one reason, in both families.
 
     ``services`` are the Service ports; ``""`` stands for packets to addresses that belong to no Service. ``is_loss``
-    tells whether clients lose something: the left side serves packets that the right side does not serve.
+    tells whether the left side serves packets that the right side does not serve; ``unreached`` are the Services of
+    these packets.
     """
 
     reason: str
@@ -69,6 +70,7 @@ class ExpectedDifferenceGroup(Struct, frozen=True):
     services: tuple[str, ...]
     examples: tuple[tuple[str, Example], ...]
     is_loss: bool
+    unreached: tuple[str, ...]
 
     @property
     def where(self) -> str:
@@ -95,10 +97,12 @@ class Overview(Struct, frozen=True):
     undecided: tuple[Row, ...]
     uninterpreted_rules: tuple[UninterpretedRow, ...]
     expected: tuple[ExpectedDifferenceGroup, ...]
-    affected: tuple[str, ...]
-    """The Services at which packets have unexpected differences."""
+    unreached: tuple[str, ...]
+    """The Services that some clients reach on the left side alone, because of unexpected differences."""
+    changed: tuple[str, ...]
+    """The other Services with unexpected differences."""
     losing: tuple[str, ...]
-    """The other Services at which clients lose something by expected differences."""
+    """The other Services that some clients reach on the left side alone, because of expected differences."""
 
     @property
     def differences(self) -> int:
@@ -108,18 +112,20 @@ class Overview(Struct, frozen=True):
 
 def overview(report: Report) -> Overview:
     """Return a report arranged for people."""
-    rows = sorted(_rows(report), key=_service_order)
+    rows = sorted(_rows(report), key=_order)
     different = [row for row in rows if row.group.reason is None and row.group.cause != "undecided"]
     affected = _services(different)
+    unreached = _services(row for row in different if row.group.is_loss)
     losing = _services(row for row in rows if row.group.reason is not None and row.group.is_loss)
     return Overview(
-        _summary(report, affected, losing),
+        _summary(report, affected, unreached, losing),
         report.totals,
         tuple(_sections(different)),
         tuple(row for row in rows if row.group.cause == "undecided"),
         tuple(_uninterpreted_rows(report)),
         tuple(_expected_differences([row for row in rows if row.group.reason is not None])),
-        affected,
+        unreached,
+        tuple(name for name in affected if name not in unreached),
         tuple(name for name in losing if name not in affected),
     )
 
@@ -130,23 +136,30 @@ def _services(rows: Iterable[Row]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-def _summary(report: Report, services: tuple[str, ...], losing: tuple[str, ...]) -> Summary:
+def _summary(report: Report, affected: tuple[str, ...], unreached: tuple[str, ...], losing: tuple[str, ...]) -> Summary:
     found, counts = report.result, report.totals
     exception = ", except for expected differences" if counts.expected else ""
     equal = f"Packets have the same outcome on both sides{exception}"
     if losing:
-        equal = f"No unexpected differences, but clients of {format_count(len(losing), 'Service')} lose something"
+        services = format_count(len(losing), "Service")
+        equal = f"No unexpected differences, but some clients would no longer reach {services}"
     headlines: dict[Result, str] = {
-        "different": (
-            f"Clients would see a difference at {format_count(len(services), 'Service')}"
-            if services
-            else "Packets to addresses of no Service have different outcomes"
-        ),
+        "different": _difference_headline(affected, unreached),
         "undecided": "No difference was found, but some packets are undecided",
         "equal": equal,
         "nothing": f"Nothing was compared: {report.nothing_compared_reason}",
     }
     return Summary(found, headlines[found], ", ".join(_count_phrases(counts)), is_loss=bool(losing))
+
+
+def _difference_headline(affected: tuple[str, ...], unreached: tuple[str, ...]) -> str:
+    if not affected:
+        return "Packets to addresses of no Service have different outcomes"
+    headline = f"Clients would see a difference at {format_count(len(affected), 'Service')}"
+    if not unreached:
+        return headline
+    those = f"{len(unreached)} of them" if len(affected) > 1 else "it"
+    return f"{headline}, and some would no longer reach {those}"
 
 
 def _count_phrases(counts: Counts) -> Iterator[str]:
@@ -162,9 +175,11 @@ def _rows(report: Report) -> Iterator[Row]:
             yield Row(item.family, group)
 
 
-def _service_order(row: Row) -> tuple[bool, str, str, str]:
-    """Order rows by Service port; packets to addresses of no Service come last."""
-    return not row.group.service, row.group.service, row.family, row.group.description
+def _order(row: Row) -> tuple[bool, bool, tuple[str, ...], str, int, str]:
+    """Order rows by Service port; Services that clients no longer reach come first, addresses of no Service last."""
+    group = row.group
+    name = group.service.partition(":")
+    return not group.is_loss, not group.service, name, row.family, -group.classes, group.description
 
 
 def _sections(rows: Iterable[Row]) -> Iterator[Section]:
@@ -183,17 +198,29 @@ def _uninterpreted_rows(report: Report) -> Iterator[UninterpretedRow]:
             yield UninterpretedRow(item.family, report.left_label if rule.side == "left" else report.right_label, rule)
 
 
+def _reason_order(item: tuple[tuple[str, str], list[Row]]) -> tuple[bool, tuple[str, str]]:
+    """Order expected differences by reason; those by which clients no longer reach a Service come first."""
+    names, rows = item
+    return not any(row.group.is_loss for row in rows), names
+
+
 def _expected_differences(rows: Iterable[Row]) -> Iterator[ExpectedDifferenceGroup]:
     """Yield expected differences by reason, with examples of different Service ports."""
     by_reason: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         by_reason.setdefault((row.group.reason or "", row.group.description), []).append(row)
-    for (reason, sentence), listed in sorted(by_reason.items()):
+    for (reason, sentence), listed in sorted(by_reason.items(), key=_reason_order):
         services = dict.fromkeys(row.group.service for row in listed)
         classes = sum(row.group.classes for row in listed)
         first_rows = {row.group.service: row for row in reversed(listed) if row.group.examples}
         examples = [(row.family, row.group.examples[0]) for row in reversed(first_rows.values())]
-        is_loss = any(row.group.is_loss for row in listed)
+        losses = [row for row in listed if row.group.is_loss]
         yield ExpectedDifferenceGroup(
-            reason, sentence, classes, tuple(services), tuple(examples[:MAX_EXAMPLES]), is_loss
+            reason,
+            sentence,
+            classes,
+            tuple(services),
+            tuple(examples[:MAX_EXAMPLES]),
+            is_loss=bool(losses),
+            unreached=_services(losses),
         )

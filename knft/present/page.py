@@ -23,7 +23,10 @@ MAX_RULES_SIZE = 1_500_000
 """The most characters of rules on a page; mail systems accept a few MiB."""
 
 MAX_SERVICES = 200
-"""Maximum number of Services that are named for one expected difference."""
+"""Maximum number of Services that are named in one list."""
+
+MAX_AFFECTED = 8
+"""Maximum number of Services that a list at the top of the page shows before it is opened."""
 
 MAX_TEXT_LENGTH = 2_000
 """Maximum number of characters of one rule or name."""
@@ -63,18 +66,18 @@ class PageRow(Struct, frozen=True):
 
     @property
     def is_served_once(self) -> bool:
-        """Whether one side serves packets that the other one does not serve: clients or a firewall lose something."""
+        """Whether one side serves packets that the other one does not serve: neither outcome is green then."""
         return self.group.is_loss or any(map(is_served_once, self.examples[:1]))
 
     @property
     def left_outcome(self) -> Markup:
         """The outcome on the left, with marks where addresses differ."""
-        return highlighted(_finalize(self.group.left_outcome), _finalize(self.group.right_outcome))
+        return highlighted(_outcome_lines(self.group.left_outcome), _outcome_lines(self.group.right_outcome))
 
     @property
     def right_outcome(self) -> Markup:
         """The outcome on the right, with marks where addresses differ."""
-        return highlighted(_finalize(self.group.right_outcome), _finalize(self.group.left_outcome))
+        return highlighted(_outcome_lines(self.group.right_outcome), _outcome_lines(self.group.left_outcome))
 
 
 class ExampleRule(Struct, frozen=True):
@@ -83,6 +86,14 @@ class ExampleRule(Struct, frozen=True):
     chain: str
     line: str
     text: str
+
+
+class ExamplePacket(Struct, frozen=True):
+    """One packet of an example; ``others`` are its other properties."""
+
+    source: str
+    destination: str
+    others: str
 
 
 class PageSection(Struct, frozen=True):
@@ -103,7 +114,7 @@ def html(report: Report) -> str:
         lstrip_blocks=True,
         finalize=lambda value: _finalize(value) if type(value) is str else value,
     )
-    environment.filters |= {"figure": _format_figure, "prose": _code_between_backquotes}
+    environment.filters |= {"figure": _format_figure, "count": format_count, "prose": _code_between_backquotes}
     # knft's own files need no escaping.
     style, script = (Markup(files.get_source(environment, name)[0]) for name in ("page.css", "page.js"))  # noqa: S704
     found = overview(report)
@@ -116,6 +127,8 @@ def html(report: Report) -> str:
         icons=_ICONS,
         tone="loss" if found.summary.result == "equal" and found.summary.is_loss else found.summary.result,
         max_services=MAX_SERVICES,
+        max_affected=MAX_AFFECTED,
+        example_packet=example_packet,
         is_served_once=is_served_once,
         split_rule=split_rule,
         format_decision=format_decision,
@@ -167,11 +180,11 @@ def _choose_examples(rows: list[Row], names: int) -> list[tuple[Example, ...]]:
 
 def _example_size(example: Example) -> int:
     decisions = (item.text for item in (example.left_decision, example.right_decision) if item is not None)
-    rules = (*example.left_rules, *example.right_rules, *decisions)
+    texts = (*example.left_rules, *example.right_rules, *decisions, example.trace_command)
     return (
-        sum(min(len(rule), MAX_TEXT_LENGTH) + 50 for rule in rules)
+        sum(min(len(text), MAX_TEXT_LENGTH) + 50 for text in texts)
         + 120 * (len(example.left) + len(example.right))
-        + 300
+        + 600
     )
 
 
@@ -203,9 +216,25 @@ def _worst_disposition(outcomes: tuple[ObservedOutcome, ...]) -> str:
 
 
 def is_served_once(example: Example) -> bool:
-    """Tell whether only one side serves the packets of an example."""
-    dispositions = (_worst_disposition(example.left), _worst_disposition(example.right))
-    return dispositions.count("delivered") == 1
+    """Tell whether only one side delivers the packets of an example, or only one side translates them."""
+    sides = (example.left, example.right)
+    is_delivered = {_worst_disposition(side) == "delivered" for side in sides}
+    is_translated = {any(outcome.endpoint for outcome in side) for side in sides}
+    return len(is_delivered) > 1 or len(is_translated) > 1
+
+
+def example_packet(example: Example) -> ExamplePacket | None:
+    """Return the packet that the flags of ``knft trace`` describe, None if they do not."""
+    flags = dict(flag.removeprefix("--").partition("=")[::2] for flag in example.trace)
+    source, destination = flags.pop("from", ""), flags.pop("to", "")
+    if not source or not destination:
+        return None
+    return ExamplePacket(source, destination, ", ".join(f"{name} {value}".strip() for name, value in flags.items()))
+
+
+def _outcome_lines(text: str) -> str:
+    """Return an outcome as the page shows it, with each of several alternatives on a line."""
+    return _finalize(text).replace("; ", ";\n")
 
 
 def _finalize(text: str) -> str:

@@ -10,13 +10,17 @@ from knft.present.layout import Layout, columns_of
 from knft.present.overview import ExpectedDifferenceGroup, Overview, Row, Section, overview
 
 _COLOURS: dict[Result, str] = {"equal": "green", "different": "red", "undecided": "yellow", "nothing": "yellow"}
+_LABEL_COLOURS = {"warning": "yellow", "no longer reached": "red"}
 _GAP = 2
+_MAX_NAMES = 10
+"""Maximum number of Services in a list; the differences below the summary name all."""
 
 
 def table(report: Report, *, width: int | None = None, colours: bool = False) -> str:
     """Return a report as text; lines wrap at ``width``, or never without one.
 
-    Nothing is truncated. Without colours the text has no escape sequences, whatever the environment variables are.
+    No difference is omitted, and no line truncated. Without colours the text has no escape sequences, whatever the
+    environment variables are.
     """
     out = Layout(width, colours=colours)
     found = overview(report)
@@ -36,6 +40,8 @@ def _print_summary(out: Layout, report: Report, found: Overview) -> None:
     out.line()
     metadata = report.metadata
     lines = [
+        ("no longer reached", (_some_names(found.unreached),)),
+        ("other differences" if found.unreached else "differences", (_some_names(found.changed),)),
         (report.left_label, (report.left_name, *metadata.left_files)),
         (report.right_label, (report.right_name, *metadata.right_files)),
         ("node", (metadata.node, *metadata.addresses)),
@@ -47,8 +53,13 @@ def _print_summary(out: Layout, report: Report, found: Overview) -> None:
     for label, values in lines:
         text = ", ".join(value for value in values if value and value != label)
         if text:
-            styles = ("yellow" if label == "warning" else "dim", "")
+            styles = (_LABEL_COLOURS.get(label, "dim"), "")
             out.labelled(escape_invisible(label), escape_invisible(text), room=room, styles=styles)
+
+
+def _some_names(names: tuple[str, ...]) -> str:
+    rest = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _print_differences(out: Layout, report: Report, found: Overview) -> None:
@@ -68,7 +79,11 @@ def _print_row(out: Layout, row: Row, lines: Iterable[tuple[str, str, str]], roo
     """Print a group: its Service, family and count, and then labelled lines, each with a style."""
     out.line()
     name = escape_invisible(row.group.service) or "addresses of no Service"
-    out.line(f"{name}  {row.family}, {format_packet_kinds(row.group.classes)}", "bold", indent=2)
+    title = f"{name}  {row.family}, {format_packet_kinds(row.group.classes)}"
+    if row.group.is_loss:
+        out.line(f"{title}, no longer reached", "bold red", indent=2)
+    else:
+        out.line(title, "bold", indent=2)
     for label, text, style in lines:
         styles = ("dim" if style == "dim" else "cyan", style)
         out.labelled(escape_invisible(label), escape_invisible(text), indent=4, room=room, styles=styles)
@@ -117,8 +132,8 @@ def _print_expected(out: Layout, found: tuple[ExpectedDifferenceGroup, ...]) -> 
         out.line(f"{escape_invisible(item.reason)}  {item.where}, {format_packet_kinds(item.classes)}", style, indent=2)
         out.line(f"with kube-proxy, {escape_invisible(item.description)}", indent=4)
         if item.is_loss:
-            out.line("clients lose something with knft: packets that kube-proxy delivers are rejected or dropped",
-                     "yellow", indent=4)  # fmt: skip
+            names = _some_names(item.unreached) or "addresses of no Service"
+            out.line(f"some clients would no longer reach {escape_invisible(names)}", "yellow", indent=4)
 
 
 def _print_counts(out: Layout, report: Report) -> None:

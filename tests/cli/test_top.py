@@ -1,10 +1,16 @@
 """The rates of ``knft top``, its rows and their order, and its keys."""
 
+from pathlib import Path
+
+import pytest
 from msgspec import structs
 
 from knft.cli.top import Screen, press
-from knft.cli.top_text import NOT_COUNTING, Row, Selection, format_top, rates, selected
+from knft.cli.top_text import NOT_COUNTING, Level, Row, Selection, Top, format_top, rates, selected
 from knft.control.messages import Counters, FrontendCounters, SyncTotals
+
+GOLDEN = Path(__file__).parent / "golden"
+WIDTHS: dict[str, int | None] = {"80": 80, "200": 200, "piped": None}
 
 
 def _frontend(service: str, address: str, new: int, refused: int = 0, port: str = "http") -> FrontendCounters:
@@ -62,7 +68,31 @@ def test_text() -> None:
         "shop/web:http  [fd00:10:96::1]:80/tcp    5.0        0.0     25",
     ]
     assert format_top(TOP, Selection(), width=10, height=2) == "FAMILY  SY\nIPv4\n"
+    assert format_top(TOP, Selection("frontend"), width=10).splitlines()[5] == "shop/w…:ht"
     assert format_top(TOP, Selection(filter="no such")).endswith("\nno connections to a Service with 'no such'\n")
+
+
+LONG = "recommendation-engine-for-returning-customers-with-long-names"
+
+
+def long_names() -> Top:
+    """Return rates of Services with long names and addresses."""
+    others = tuple(
+        structs.replace(
+            _frontend(f"{LONG}-{number}", f"fd00:10:96:1234:5678:9abc:def0:{number}", 9_999_999), family="IPv6"
+        )
+        for number in (1, 2)
+    )
+    return rates(BEFORE, structs.replace(AFTER, frontends=(*AFTER.frontends, *others)))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("level", ["service", "frontend"])
+def test_text_is_golden(level: Level, width: str) -> None:
+    """``python -m tests.cli.write_golden`` writes the files, to be reviewed."""
+    text = format_top(long_names(), Selection(level), WIDTHS[width])
+    assert text == (GOLDEN / f"top-{level}-{width}.txt").read_text()
+    assert all(line.rstrip().endswith(("TOTAL", "99", "10", "5", "25", "150", "180")) for line in text.splitlines()[4:])
 
 
 def test_text_without_connections() -> None:

@@ -3,6 +3,7 @@
 ``python -m tests.present.example_report --golden`` writes the golden files of the text.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -61,8 +62,11 @@ def example(
     right: tuple[ObservedOutcome, ...],
     destination: str = "10.96.14.7 port 80/tcp",
     client: str = "new",
-    trace: tuple[str, ...] = ("--from=198.51.100.7", "--to=10.96.14.7:80/tcp", "--in-interface=eth0"),
+    flags: tuple[str, ...] = ("--in-interface=eth0",),
 ) -> Example:
+    address, _, port = re.sub(r" \(.*?\)", "", destination).replace("any", "443").partition(" port ")
+    source = "2001:db8:ffff::7" if ":" in address else "198.51.100.7"
+    address = f"[{address}]" if ":" in address else address.replace("0/24", "20")
     return Example(
         sender="the network from any in eth0",
         destination=destination,
@@ -71,7 +75,7 @@ def example(
         right=right,
         left_rules=_LEFT_RULES,
         right_rules=_RIGHT_RULES,
-        trace=trace,
+        trace=(f"--from={source}", f"--to={address}:{port}", *flags),
     )
 
 
@@ -89,7 +93,8 @@ REJECTED, DROPPED, UNDECIDED = (
 def group(
     cause: str, service: str, left: str, right: str, examples: list[Example], *, classes: int = 1
 ) -> DifferenceGroup:
-    return DifferenceGroup(cause, service, None, f"{left} → {right}", classes, examples, left, right)
+    is_loss = left.startswith("reaches") and not right.startswith("reaches")
+    return DifferenceGroup(cause, service, None, f"{left} → {right}", classes, examples, left, right, is_loss)
 
 
 def expected_group(number: int, service: str, classes: int = 2) -> DifferenceGroup:
@@ -166,6 +171,7 @@ def _differences() -> list[DifferenceGroup]:
                     (delivered("10.244.6.9:8080", seconds=600),),
                     "10.96.77.1 port 8080/tcp",
                     "was sent to 10.244.6.9:8080",
+                    ("--remembered=10.244.6.9:8080",),
                 )
             ],
             classes=4,
@@ -225,7 +231,7 @@ def expected() -> Report:
 
 
 def losing() -> Report:
-    """Return a report with only expected differences, at one of which clients lose something."""
+    """Return a report with only expected differences, of which one keeps clients from a Service."""
     lost = replace(expected_group(3, "default/web:http"), is_loss=True)
     return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=40, expected=3), [lost, expected_group(1, "a/b")])])
 
@@ -246,6 +252,26 @@ def large(groups: int) -> Report:
         for number in range(groups)
     ]  # fmt: skip
     return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=9, different=3 * groups), listed)], metadata=ABOUT)
+
+
+def crowded(services: int = 300) -> Report:
+    """Return a report with many Services, long names and long addresses: lost, changed, and lost as expected."""
+    namespace = "observability-and-telemetry-platform-services-of-the-eu-region"
+    left = tuple(delivered(f"[fd00:10:244:{number}:aaaa:bbbb:cccc:dddd]:8080", "1/3") for number in (1, 2, 3))
+    reached = "reaches " + ", ".join(outcome.endpoint for outcome in left) + " (1/3 each)"
+    others = "reaches [fd00:10:244:1:aaaa:bbbb:cccc:dddd]:8080 (1/2); reaches 10.244.1.1:8080, source masqueraded (1/2)"
+    right = (delivered("[fd00:10:244:1:aaaa:bbbb:cccc:dddd]:8080", "1/2"),) * 2
+    groups = []
+    for number in range(services):
+        name = f"{namespace}/recommendation-engine-for-returning-customers-{number}:metrics-prometheus"
+        address = f"fd00:10:96:1234:5678:9abc:def0:{number:x} port 65535/tcp"
+        groups += [
+            group("verdict", name, reached, "is rejected", [example(left, (REJECTED,), address)]) if number % 3 == 0
+            else group("endpoints", name, reached, others, [example(left, right, address)]) if number % 3 == 1
+            else replace(expected_group(3, name), is_loss=True)
+        ]  # fmt: skip
+    counts = Counts(equal=9, different=services * 2 // 3, expected=services // 3)
+    return Report(LEFT, RIGHT, [FamilyReport("IPv6", counts, groups)], metadata=ABOUT)
 
 
 def golden_file(width: int | None) -> Path:
@@ -269,6 +295,7 @@ def main(folder: Path) -> None:
         ("expected", expected()),
         ("undecided", undecided()),
         ("losing", losing()),
+        ("crowded", crowded()),
         ("large", large(5000)),
     ):
         Path(folder, f"{name}.html").write_text(html(report))

@@ -8,16 +8,17 @@ from html.parser import HTMLParser
 import pytest
 from msgspec import structs
 
-from knft.interpret.compare.report import Report
+from knft.interpret.compare.findings import Counts
+from knft.interpret.compare.report import FamilyReport, Report
 from knft.present import html, page
-from knft.present.page import split_rule
+from knft.present.page import example_packet, split_rule
 from tests.present import example_report
 from tests.present.hostile_report import HOSTILE_TEXTS, hostile_report
 
 _ELEMENTS = frozenset(
     re.findall(
         r"\w+",
-        "html head meta title style body header main footer section div p b i mark span small code h1 h2 h4 ul ol li "
+        "html head meta title style body header main footer section div p b i mark span small code h1 h2 h3 ul ol li "
         "dl dt dd svg circle path table thead tbody tr th td details summary input select option button output script",
     )
 )
@@ -123,7 +124,7 @@ def test_first_example_of_each_row_gets_space_for_rules_before_any_second_exampl
 
     text = html(report)
 
-    assert text.count("<details>") == 10
+    assert text.count("<details><summary><span") == 10
     assert text.count('<p class="next">') == 5
     assert "the rules of 15 examples are left out" in text
 
@@ -186,6 +187,58 @@ def test_row_that_one_side_serves_has_no_green_dot() -> None:
 
     assert len(re.findall(r'<tbody class="row once" data-cause="verdict"', text)) == text.count('data-cause="verdict"')
     assert '<tbody class="row" data-cause="endpoints"' in text
+
+
+def test_untranslated_packets_have_no_green_dot_where_the_other_side_reaches_an_endpoint() -> None:
+    untranslated = example_report.example((example_report.delivered(""),), (example_report.delivered("10.0.0.1:80"),))
+    outcomes = ("is delivered, not translated", "reaches 10.0.0.1:80")
+    group = example_report.group("verdict", "shop/web", *outcomes, [untranslated])
+
+    text = html(Report("a", "b", [FamilyReport("IPv4", Counts(different=1), [group])]))
+
+    assert text.count('<tbody class="row once"') == text.count('<div class="sides once">') == 1
+
+
+def test_row_of_packets_that_are_no_longer_served_says_so() -> None:
+    text = html(example_report.realistic())
+
+    assert text.count('<span class="unreached">no longer reached</span>') == 2
+    assert text.index('<span class="unreached">') < text.index("is delivered, not translated</td>")
+    words = "".join(PageParser(text).words)
+    assert "Clients would see a difference at 5 Services, and some would no longer reach 1 of them" in words
+
+
+def test_example_is_one_packet_with_the_flags_of_trace() -> None:
+    text = html(example_report.realistic())
+    words = " ".join("".join(PageParser(text).words).split())
+
+    assert "2001:db8:ffff::7 → [fd00:96::e07]:80/tcp in-interface eth0" in words
+    assert "for this packet: --from=2001:db8:ffff::7 '--to=[fd00:96::e07]:80/tcp' --in-interface=eth0" in words
+    assert "all packets of its kind: the network from any in eth0 → fd00:96::e07 port 80/tcp" in words
+
+
+def test_example_without_a_packet_is_described() -> None:
+    example = structs.replace(example_report.realistic().families[0].groups[0].examples[0], trace=())
+    group = example_report.group("verdict", "shop/web", "reaches 10.0.0.1:80", "is rejected", [example])
+
+    text = html(Report("a", "b", [FamilyReport("IPv4", Counts(different=1), [group])]))
+
+    assert example_packet(example) is None
+    assert 'the network from any in eth0 <span class="to">→</span> 10.96.14.7 port 80/tcp' in text
+    assert '<p class="flags">' not in text
+
+
+def test_each_alternative_outcome_is_on_a_line() -> None:
+    text = html(example_report.crowded(3))
+
+    assert "]:8080 (<mark>1/2</mark>);\nreaches <mark>10.244.1.1</mark>:8080" in text
+
+
+def test_description_of_the_comparison_comes_after_the_differences() -> None:
+    text = html(example_report.realistic())
+    parts = ("other differences</dt>", "Different verdict", 'id="expected"', "This comparison", "iptables-save.txt")
+
+    assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
 
 
 def test_firewall_that_one_side_loses_has_no_green_outcome() -> None:

@@ -23,22 +23,31 @@ FRONTEND_CHAINS = frozenset(
 _NAME = re.compile(r"[a-z0-9.-]+/[a-z0-9.-]+(:\S+)?")
 """The Service port at the start of kube-proxy's comments."""
 
+_MAX_COMMENT_LENGTH = 128
+"""The kernel keeps so much of the comment of a set element; a longer name of a Service port is cut there."""
+
 FrontendKey = tuple[int | None, int, int]
 """Address, protocol and port; the address of a NodePort is None."""
 
 
 class ServiceNames:
-    """The names of Service ports by frontend; the first rule set that names a frontend takes precedence."""
+    """The names of Service ports by frontend; the first rule set that names a frontend takes precedence.
+
+    A name that one rule set cuts is completed by another.
+    """
 
     def __init__(self, rule_sets: Iterable[RuleSet]) -> None:
         """Collect the names from the comments of rule sets."""
         self._ports: dict[FrontendKey, str] = {}
-        self._services: dict[int, str] = {}
         for rules in rule_sets:
             for frontend, name in _frontend_names(rules):
-                self._ports.setdefault(frontend, name)
-                if frontend[0] is not None:
-                    self._services.setdefault(frontend[0], name.partition(":")[0])
+                known = self._ports.setdefault(frontend, name)
+                if len(known) == _MAX_COMMENT_LENGTH and name.startswith(known):
+                    self._ports[frontend] = name
+        self._services: dict[int, str] = {}
+        for (address, *_), name in self._ports.items():
+            if address is not None:
+                self._services.setdefault(address, name.partition(":")[0])
 
     @property
     def has_frontends(self) -> bool:

@@ -4,16 +4,27 @@ import json
 from pathlib import Path
 
 import jsonschema
+import msgspec
 import pytest
 import yaml
 
 import knft.interpret.trace as form
+from knft.cli.trace_text import format_trace
 from knft.errors import KnftError
 from tests.cli.trace.cluster import FLAGS, invoke_trace, trace, write_manifests
 from tests.support.json_schema import schema_of
 
 SCHEMA = Path(form.__file__).with_name("trace.schema.json")
+GOLDEN = Path(__file__).parent / "golden"
+WIDTHS: dict[str, int | None] = {"80": 80, "200": 200, "piped": None}
 PACKET = ("--from", "192.0.2.99", "--to", "10.96.0.10:80/tcp")
+INTERFACES = ("--detect-local-mode", "InterfaceNamePrefix", "--pod-interface-name-prefix", "veth")
+TRACES = {
+    "endpoints": (*PACKET, "--backend", "iptables"),
+    "node-port": ("--from", "198.51.100.7", "--to", "192.0.2.11:30010"),
+    "rejected": ("--from", "192.0.2.99", "--to", "10.96.0.13:80"),
+    "cases": (*PACKET, *INTERFACES),
+}
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +39,55 @@ def test_text_shows_each_rule_and_its_action(cluster: Path) -> None:
     assert f"\n  ip knft services: go to ip knft pool-tcp-2   [{rule}]\n" in done.stdout
     assert "\n1/2 (50 %) reaches 10.244.1.11:8080, masqueraded: from outside the pod range\n" in done.stdout
     assert "\n      ip knft pool-tcp-2: to 10.244.1.11:8080   [dnat ip to " in done.stdout
-    assert done.stdout.startswith("packet   192.0.2.99 → 10.96.0.10:80/tcp (IPv4, from another host or a pod)")
+    assert "\npacket   192.0.2.99 → 10.96.0.10:80/tcp (IPv4, from another host or a pod)" in done.stdout
     assert "\nservice  shop/open:http\n" in done.stdout
+
+
+def golden_texts(cluster: Path) -> dict[str, str]:
+    """Return the text of each golden file."""
+    traces = {name: trace("-f", str(cluster), *FLAGS, *flags) for name, flags in TRACES.items()}
+    return {
+        f"{name}-{width}": format_trace(msgspec.convert(found, form.Trace), width=limit)
+        for name, found in traces.items()
+        for width, limit in WIDTHS.items()
+    }
+
+
+def test_text_is_golden(cluster: Path) -> None:
+    """``python -m tests.cli.trace.write_golden`` writes the files, to be reviewed."""
+    texts = golden_texts(cluster)
+    assert {path.stem: path.read_text() for path in GOLDEN.iterdir()} == texts
+    assert all(len(line) <= 80 for name, text in texts.items() if "-80" in name for line in text.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("flags", "conclusion"),
+    [
+        (("--to", "10.96.0.10:80"), "the packet reaches one of 2 endpoints"),
+        (("--to", "192.0.2.11:30016"), "the packet reaches 10.244.1.16:8080, source kept"),
+        (("--to", "10.96.0.13:80"), "the packet is rejected: no endpoints"),
+        (("--to", "198.51.100.77:80"), "the packet is delivered, not translated"),
+        (
+            ("--to", "10.96.0.11:80", *INTERFACES),
+            "the outcome depends on properties of the packet that no flag gives: 2 cases",
+        ),
+    ],
+)
+def test_conclusion_comes_first(cluster: Path, flags: tuple[str, ...], conclusion: str) -> None:
+    found = invoke_trace("-f", str(cluster), *FLAGS, "--from", "192.0.2.99", *flags).stdout
+    assert found.startswith(f"{conclusion}\n\npacket   ")
+
+
+def test_conclusion_of_endpoints_and_a_rejection(tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    saved.write_text(
+        "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"
+        "-A PREROUTING -p tcp -m statistic --mode random --probability 0.5 -j DNAT --to-destination 10.0.0.1:80\n"
+        "COMMIT\n*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n"
+        "-A FORWARD -d 10.96.0.10 -j REJECT\nCOMMIT\n"
+    )
+    flags = ("--iptables-save", str(saved), *PACKET, "--local-address", "192.0.2.11")
+    assert invoke_trace(*flags).stdout.startswith("the packet reaches 10.0.0.1:80 or is rejected: ")
 
 
 def test_probabilities_of_kube_proxys_rules_are_shown(cluster: Path) -> None:
@@ -48,7 +106,7 @@ def test_json_output_matches_the_schema(cluster: Path, mode: str, to: str) -> No
 
 
 def test_schema_is_current() -> None:
-    """``python -m tests.cli.trace.schema`` updates it."""
+    """``python -m tests.cli.trace.write_golden`` updates it."""
     assert json.loads(SCHEMA.read_text()) == schema_of(form.Trace)
 
 

@@ -1,0 +1,18 @@
+"""Writes the golden texts of status, history and top: ``python -m tests.cli.write_golden``."""
+
+from knft.cli.history_text import format_history
+from knft.cli.status_text import format_status
+from knft.cli.top_text import Selection, format_top
+from knft.control.messages import History
+from tests.cli.test_status_text import CHANGE, GOLDEN, HISTORY, STATES, WIDTHS
+from tests.cli.test_top import long_names
+
+if __name__ == "__main__":
+    for width, columns in WIDTHS.items():
+        texts = {f"status-{state}": format_status(found, columns) for state, found in STATES.items()}
+        texts["history"] = format_history(HISTORY, "", columns)
+        texts["history-endpoint"] = format_history(History((CHANGE,)), "10.244.1.20", columns)
+        texts["top-service"] = format_top(long_names(), Selection("service"), columns)
+        texts["top-frontend"] = format_top(long_names(), Selection("frontend"), columns)
+        for name, text in texts.items():
+            (GOLDEN / f"{name}-{width}.txt").write_text(text)
