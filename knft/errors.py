@@ -10,7 +10,8 @@
     ├── CaptureError          a captured rule set that cannot be read
     ├── ApiServerError        the API server is unreachable, or a connection or response failed
     │   └── ApiStatusError    a response with an error status
-    ├── ControlError          no knft process of this network namespace answers commands
+    ├── ControlError          the running knft cannot be asked
+    │   └── NoDaemonError     no knft process runs in this network namespace
     ├── ServingError          an HTTP server cannot listen, and --bind-address-hard-fail makes that fatal
     ├── UnsupportedError      a privilege, library or kernel feature is missing
     └── KernelError           the kernel or libnftables rejected a request
@@ -75,6 +76,10 @@ class ApiStatusError(ApiServerError):
 
 class ControlError(KnftError):
     """The running knft cannot be asked; the text says why, or which process answers instead."""
+
+
+class NoDaemonError(ControlError):
+    """No knft process runs in this network namespace; the text says what to use instead."""
 
 
 class ServingError(KnftError):

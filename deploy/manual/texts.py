@@ -46,9 +46,12 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
                 "knft trace --iptables-save v4 --from 198.51.100.7 --to 192.0.2.11:30080 --local-address 192.0.2.11"),
     ),
     "explain": (
-        Example("Explain a Service from objects, and compare with this node's kernel:",
+        Example("Explain a Service from the objects of the running knft, and compare with this node's kernel:",
+                "knft explain shop/web"),
+        Example("Explain it from manifests, and compare with this node's kernel:",
                 "knft explain shop/web -f objects.yaml --node node-1 --live"),
-        Example("Explain a frontend from knft's tables in this node's kernel alone:", "knft explain 10.96.0.10:53/udp"),
+        Example("Explain a frontend from knft's tables in this node's kernel alone:",
+                "knft explain 10.96.0.10:53/udp --source kernel"),
     ),
     "preflight": (
         Example("Check this node with kube-proxy's configuration file:",

@@ -17,6 +17,7 @@ from knft.cli.flags import (
     reject_conflicting_sides,
     reject_flags_of_configuration,
     reject_flags_of_other_backends,
+    reject_node_flags,
     reject_render_flags,
     rule_set_flags,
 )
@@ -230,8 +231,12 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
 @click.argument("what", metavar="WHAT")
 @file_option("-f", "--filename", "paths", multiple=True, metavar="PATH",
              help="Manifest, directory of manifests, or - for standard input: source of the objects.")  # fmt: skip
-@click.option("--live", is_flag=True,
-              help="With -f: also compare with knft's tables in this machine's kernel; changes nothing.")  # fmt: skip
+@click.option("--source", type=click.Choice(["daemon", "kernel"]),
+              help="Source without -f: the running knft, which is the default if it answers, or this machine's "
+                   "kernel.")  # fmt: skip
+@click.option("--live/--no-live", default=None,
+              help="Whether to compare with knft's tables in this machine's kernel; changes nothing. Default: with "
+                   "the objects of the running knft.")  # fmt: skip
 @click.option("--local-address", multiple=True, metavar="IP",
               help="Address of the node, in addition to those of the Node object.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
@@ -245,19 +250,20 @@ def explain(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 
     without a port (10.96.0.10, 10.96.0.10:53/udp, [fd00::10]:80), a NodePort (:30080/tcp), or an endpoint's address.
     The default protocol is tcp.
 
-    With -f, Services and endpoints are read from manifests; the explanation has a reason for each endpoint that is not
-    used. Without -f, knft reads its own tables from this machine's kernel, which hold frontends, endpoints and
-    affinity, but no reasons. To capture the objects for -f, run
+    Without -f, the objects are those of the knft that runs in this network namespace, with its settings; the
+    explanation has a reason for each endpoint that is not used, and says whether the kernel's rules agree. If no knft
+    runs, its tables in this machine's kernel are read, which hold frontends, endpoints and affinity, but no reasons.
+    With -f, Services and endpoints are read from manifests. To capture them, run
 
     \b
       kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
 
-    Exit status 0: WHAT was found and explained. 1: the kernel's tables cannot be read, or the output could not be
-    written. 2: invalid flags or WHAT, or manifests cannot be read. 3: no Service, frontend or endpoint is WHAT; the
-    output says what happens to its packets.
+    Exit status 0: WHAT was found and explained. 1: the running knft does not answer, the kernel's tables cannot be
+    read, or the output could not be written. 2: invalid flags or WHAT, or manifests cannot be read. 3: no Service,
+    frontend or endpoint is WHAT; the output says what happens to its packets.
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
     if not options["paths"]:
-        reject_render_flags(context)
+        reject_node_flags(context)
     from knft.cli.explain import explain as explain_command  # noqa: PLC0415
 
     context.exit(explain_command(**options))

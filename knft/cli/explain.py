@@ -10,10 +10,11 @@ from knft.cli.explain_text import format_explanation
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
 from knft.cli.text_layout import output_width
+from knft.comparison.captures import Rules
 from knft.comparison.explained import kernel_rules, kernel_source, object_source
 from knft.comparison.kube_proxy_inputs import interface_addresses
 from knft.config import Config, parse_addresses
-from knft.errors import CaptureError, UsageError
+from knft.errors import CaptureError, ControlError, NoDaemonError, UsageError
 from knft.explain.explain import explain as explain_query
 from knft.explain.explanation import Explanation
 from knft.explain.query import Query, parse_query
@@ -25,7 +26,7 @@ STATUS_FOUND, STATUS_NOT_FOUND = 0, 3
 
 
 def explain(*, what: str, output: str, **options: Any) -> int:  # noqa: ANN401 - click's values
-    """Print the explanation and return the exit status; raise UsageError, SourceError, CaptureError or KernelError."""
+    """Print the explanation and return the exit status; raise a KnftError if there is none."""
     found = _explanation(parse_query(what), options)
     click.echo(
         msgspec.json.encode(found) + b"\n" if output == "json" else format_explanation(found, output_width()), nl=False
@@ -34,12 +35,31 @@ def explain(*, what: str, output: str, **options: Any) -> int:  # noqa: ANN401 -
 
 
 def _explanation(query: Query, options: dict[str, Any]) -> Explanation:
+    source, live = options["source"], options["live"]
     from_flags = parse_addresses("--local-address", options["local_address"])
-    if not options["paths"]:
-        if options["live"]:
-            msg = "--live requires -f: without -f the kernel's rules are explained"
+    if options["paths"]:
+        return _from_manifests(query, options, from_flags)
+    if source == "kernel":
+        if live:
+            msg = "--live cannot be used with --source kernel: the kernel's rules are the source"
             raise UsageError(msg)
         return explain_query(query, _kernel_source(from_flags))
+    if from_flags:
+        msg = "--local-address requires -f or --source kernel: the running knft knows the node's addresses"
+        raise UsageError(msg)
+    try:
+        return _from_daemon(query, live=live)
+    except ControlError as error:
+        if source == "daemon" or live:
+            raise
+        reasons = () if isinstance(error, NoDaemonError) else (f"the running knft was not asked: {error}",)
+        return explain_query(query, _kernel_source((), reasons))
+
+
+def _from_manifests(query: Query, options: dict[str, Any], from_flags: tuple[str, ...]) -> Explanation:
+    if options["source"] is not None:
+        msg = "--source cannot be used with -f: the manifests are the source"
+        raise UsageError(msg)
     config = config_from_options(options)
     changes = read_manifests(options["paths"], described=True)
     if not options["live"]:
@@ -58,11 +78,29 @@ def _object_source(changes: tuple[ObjectChange, ...], config: Config, local_addr
         return object_source(changes, config, local_addresses)
 
 
-def _kernel_source(from_flags: tuple[str, ...]) -> KernelSource:
+def _from_daemon(query: Query, *, live: bool | None) -> Explanation:
+    """Explain from the objects of the running knft, and compare with the kernel unless ``live`` is False.
+
+    If ``live`` is None, the kernel is compared if its rules can be read.
+    """
+    from knft.comparison.running import RunningExplainer  # noqa: PLC0415 - of this source alone
+    from knft.control.object_reader import ObjectReader  # noqa: PLC0415
+
+    read_rules = None if live is False else _live_rules
+    return RunningExplainer(ObjectReader(), read_rules, requires_kernel=bool(live)).explain(query)
+
+
+def _live_rules() -> Rules:
+    from knft.comparison.live import read_live_knft  # noqa: PLC0415 - netlink
+
+    return read_live_knft().rules
+
+
+def _kernel_source(from_flags: tuple[str, ...], warnings: tuple[str, ...] = ()) -> KernelSource:
     from knft.comparison.live import read_live_knft  # noqa: PLC0415 - netlink
 
     live = read_live_knft()
     if not live.rules:
         msg = "this machine has no table of knft: name manifests with -f"
-        raise CaptureError(msg)
-    return kernel_source(live.rules, (*live.addresses, *from_flags))
+        raise CaptureError("; ".join([msg, *warnings]))
+    return kernel_source(live.rules, (*live.addresses, *from_flags), warnings)

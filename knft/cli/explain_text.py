@@ -34,6 +34,8 @@ def _header(found: Explanation) -> Iterator[tuple[str, str]]:
         yield "warning", warning
     if found.kernel:
         yield "kernel", "; ".join(each.text for each in found.kernel)
+    if found.sync:
+        yield "sync", "; ".join(each.text for each in found.sync)
 
 
 def _add_port(layout: Layout, port: ExplainedPort) -> None:

@@ -185,10 +185,18 @@ _FLAGS_OF_ANY_RULES = frozenset({"node", "node_ip", "local_address"})
 """Flags that describe the node; they apply to rendered, captured and live rules."""
 
 
+def reject_node_flags(context: click.Context) -> None:
+    """Raise UsageError for a given flag that describes node and cluster."""
+    _reject(context, _flag_names(lambda command: node_flags(command, needs_node=False)))
+
+
 def reject_render_flags(context: click.Context, *, except_for: Collection[str] = ()) -> None:
     """Raise UsageError for a given flag that only applies to rules rendered from manifests."""
     flags_of_rendered_rules = _flag_names(lambda command: node_flags(rule_flags(command), needs_node=False))
-    render_only_flags = {*flags_of_rendered_rules, "backend"} - _FLAGS_OF_ANY_RULES.union(except_for)
+    _reject(context, {*flags_of_rendered_rules, "backend"} - _FLAGS_OF_ANY_RULES.union(except_for))
+
+
+def _reject(context: click.Context, render_only_flags: Collection[str]) -> None:
     for option in context.command.params:
         if option.name in render_only_flags and _is_given(context, option):
             msg = f"{option.opts[0]} requires -f"

@@ -1,11 +1,11 @@
-"""The sources of ``knft explain``: manifests with the rules rendered from them, or knft's tables in the kernel."""
+"""Sources of ``knft explain``: manifests with the rules rendered from them, and knft's tables in the kernel."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address
 
 from knft.comparison.captures import Rules
 from knft.comparison.kube_proxy_inputs import interface_addresses
-from knft.comparison.rendered import render_node
+from knft.comparison.rendered import RenderedNode, render_with_addresses
 from knft.comparison.sides import address_ranges
 from knft.config import Config
 from knft.decide.node_problems import missing_node_problem, unknown_name_problem
@@ -27,15 +27,20 @@ def object_source(
 ) -> ObjectSource:
     """Return the objects of manifests, on a node that has ``local_addresses`` besides those of its Node object."""
     own = (*interface_addresses(changes, config), *local_addresses)
-    rendered = render_node(changes, config, own)
-    cluster = cluster_of(rendered.states, changes)
+    rendered = render_with_addresses(changes, config, own)
+    rules = rendered_rules(rendered, config, own)
+    return ObjectSource("manifests", cluster_of(rendered.states, changes), rules, tuple(node_warnings(config, changes)))
+
+
+def rendered_rules(rendered: RenderedNode, config: Config, own: Iterable[str]) -> NodeRules:
+    """Return the rules of a node, and which of its addresses, ``own``, are the node's and accept NodePorts."""
+    own = tuple(own)
     node_ips = {
         family: state.node.node_ip or _node_ip(rendered.rules[family.version], own)
         for family, state in rendered.states.items()
     }
     accepting = {family: tuple(accepting_addresses(config, state, own)) for family, state in rendered.states.items()}
-    rules = NodeRules(rendered.rules, address_ranges(own), node_ips, accepting)
-    return ObjectSource("manifests", cluster, rules, tuple(node_warnings(config, changes)))
+    return NodeRules(rendered.rules, address_ranges(own), node_ips, accepting)
 
 
 def node_warnings(config: Config, changes: Iterable[ObjectChange]) -> Iterator[str]:
@@ -51,7 +56,9 @@ def node_warnings(config: Config, changes: Iterable[ObjectChange]) -> Iterator[s
         yield warning
 
 
-def cluster_of(states: Mapping[Family, ServiceState], changes: Iterable[ObjectChange]) -> Cluster:
+def cluster_of(
+    states: Mapping[Family, ServiceState], changes: Iterable[ObjectChange], *, knows_services: bool = True
+) -> Cluster:
     """Return the objects that knft tracks, and those of ``changes``, which are additions."""
     objects = [change.current for change in changes]
     slices: dict[NamespacedName, list[EndpointSlice]] = {}
@@ -64,6 +71,7 @@ def cluster_of(states: Mapping[Family, ServiceState], changes: Iterable[ObjectCh
         {item.key: item for item in objects if isinstance(item, Service)},
         {service: tuple(listed) for service, listed in slices.items()},
         {item.metadata.name: item.metadata.proxy_labels.zone or "" for item in objects if isinstance(item, Node)},
+        knows_services,
     )
 
 
@@ -82,9 +90,9 @@ def accepting_addresses(config: Config, state: ServiceState, own: Iterable[str])
     return sorted(found, key=lambda text: (text != node.node_ip, int(ip_address(text))))
 
 
-def kernel_source(rules: Rules, local_addresses: Iterable[str]) -> KernelSource:
+def kernel_source(rules: Rules, local_addresses: Iterable[str], warnings: tuple[str, ...] = ()) -> KernelSource:
     """Return knft's tables in the kernel of a machine that has these addresses."""
-    return KernelSource("knft's tables in this machine's kernel", kernel_rules(rules, local_addresses))
+    return KernelSource("knft's tables in this machine's kernel", kernel_rules(rules, local_addresses), warnings)
 
 
 def kernel_rules(rules: Rules, local_addresses: Iterable[str]) -> NodeRules:

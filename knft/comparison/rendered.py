@@ -42,9 +42,14 @@ def knft_rules(changes: tuple[ObjectChange, ...], config: Config, local_addresse
 
 def render_node(changes: tuple[ObjectChange, ...], config: Config, local_addresses: Iterable[str] = ()) -> RenderedNode:
     """Return the rules and objects of a node that has ``local_addresses`` besides those of its Node object."""
+    return render_with_addresses(changes, config, (*interface_addresses(changes, config), *local_addresses))
+
+
+def render_with_addresses(changes: tuple[ObjectChange, ...], config: Config, addresses: Iterable[str]) -> RenderedNode:
+    """Return the rules and objects of a node whose interfaces have ``addresses``."""
     daemon, recorders = rendering_daemon(config)
     # --nodeport-addresses selects from all addresses of the node, as in kube-proxy.
-    daemon.update_local_addresses(frozenset((*interface_addresses(changes, config), *local_addresses)))
+    daemon.update_local_addresses(frozenset(addresses))
     daemon.handle(changes)
     daemon.sync()
     found = {}

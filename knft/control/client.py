@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from knft.control.messages import socket_name
-from knft.errors import ControlError
+from knft.errors import ControlError, NoDaemonError
 from knft.kernel.instance_lock import describe_holder, holder_port_id, holds_lock
 from knft.kernel.peer import peer_of
 
@@ -79,9 +79,9 @@ def _find_daemon() -> int:
     if port_id is None:
         msg = (
             f"no knft process runs in this network namespace{no_lock}; to look at the kernel's rules instead, use 'nft "
-            "list table ip knft' or 'knft trace'"
+            "list table ip knft' or 'knft explain'"
         )
-        raise ControlError(msg)
+        raise NoDaemonError(msg)
     return port_id
 
 

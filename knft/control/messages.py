@@ -6,6 +6,8 @@ Times are seconds since 1970; ages and durations are differences of the monotoni
 from msgspec import Struct
 
 STATUS_PATH, HISTORY_PATH, COUNTERS_PATH = "/status", "/history", "/counters"
+OBJECTS_PATH = "/objects/"
+"""The beginning of the paths in ``knft.control.objects``."""
 MAX_NAMED = 20
 """The most Services that a list of an answer names; the counts include all."""
 

@@ -11,7 +11,7 @@ A source explains Service ports: from objects with ``service_ports``, ``endpoint
 ``used`` which of them use an endpoint. ``missing`` and ``unserved`` explain what has no rules, ``agreement`` compares
 with the kernel.
 
-``explain.explain`` is a function from values to a value. It reads nothing: its callers read manifests, the kernel or,
-later, the daemon's objects. ``knft.interpret`` computes from the rules what packets get. ``knft.decide`` decides which
-endpoints are used, and this package says why.
+``explain.explain`` is a function from values to a value. It reads nothing: its callers read manifests, the kernel or
+the objects of the running knft. ``related`` tells them which objects an explanation needs. ``knft.interpret`` computes
+from the rules what packets get. ``knft.decide`` decides which endpoints are used, and this package says why.
 """

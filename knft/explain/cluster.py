@@ -25,14 +25,15 @@ class FamilyObjects(Struct, frozen=True):
 class Cluster(Struct, frozen=True):
     """The objects of a cluster. ``zones`` are the zones of nodes.
 
-    ``services`` has all Services, also those that knft does not serve; ``slices`` those of each Service, in both
-    families.
+    ``services`` has all Services, also those that knft does not serve, if ``knows_services`` is true; the daemon has no
+    headless Services and none of other proxies. ``slices`` has those of each Service, in both families.
     """
 
     families: Mapping[Family, FamilyObjects]
     services: Mapping[NamespacedName, Service]
     slices: Mapping[NamespacedName, tuple[EndpointSlice, ...]]
     zones: Mapping[str, str] = {}
+    knows_services: bool = True
 
 
 class EndpointDetails(Struct, frozen=True):

@@ -26,7 +26,7 @@ from knft.explain.used import endpoint_use
 from knft.explain.words import listed, number_text
 from knft.model.names import ServicePortName
 
-_NO_SERVICE = frozenset({Sentence.NO_SERVICE.kind, Sentence.KERNEL_NO_SERVICE.kind})
+_NO_SERVICE = frozenset({Sentence.NO_SERVICE.kind, Sentence.UNKNOWN_SERVICE.kind, Sentence.KERNEL_NO_SERVICE.kind})
 
 
 def explain(query: Query, source: Source, kernel: NodeRules | None = None) -> Explanation:

@@ -87,7 +87,8 @@ class Explanation(Struct, frozen=True):
     ``found`` is false if no Service, frontend or endpoint is WHAT. ``conclusion`` are the statements of the first
     line. ``source`` names where frontends and endpoints come from, ``warnings`` problems of the node's settings.
     ``outcomes`` are those of packets to WHAT if it is an address that is no frontend. ``kernel`` tells whether the
-    kernel's rules agree, empty unless that was asked for. ``version`` is the version of this format.
+    kernel's rules agree, empty unless they were compared. ``sync`` tells why the running knft may not have brought its
+    objects in force, empty if it has. ``version`` is the version of this format.
     """
 
     what: str
@@ -100,4 +101,5 @@ class Explanation(Struct, frozen=True):
     ports: tuple[ExplainedPort, ...]
     outcomes: tuple[ClientOutcome, ...]
     kernel: tuple[Statement, ...] = ()
+    sync: tuple[Statement, ...] = ()
     version: int = 1

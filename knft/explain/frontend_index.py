@@ -102,7 +102,7 @@ def index_of_objects(cluster: Cluster, family: Family) -> FrontendIndex:
             kinds[frontend.key, name] = KIND_TEXTS[frontend.kind]
     owners = {frontend.key: name for name in objects.ports for frontend in claims.owned_by(name)}
     listed = {key: tuple(names) for key, names in claimants.items()}
-    return FrontendIndex(owners, listed, kinds, objects.node.service_cidrs, knows_services=True)
+    return FrontendIndex(owners, listed, kinds, objects.node.service_cidrs, knows_services=cluster.knows_services)
 
 
 def index_of_rules(rules: RuleSet) -> FrontendIndex:

@@ -81,6 +81,10 @@ class Sentence(enum.Enum):
 
     # What does not exist.
     NO_SERVICE = "there is no Service {service}"
+    UNKNOWN_SERVICE = (
+        "the running knft has no Service {service}: it does not exist, is headless, or has label "
+        "service.kubernetes.io/service-proxy-name"
+    )
     KERNEL_NO_SERVICE = "the kernel's rules have no frontend of Service {service}"
     NO_SUCH_PORT = "Service {service} has no port {port}, only {found}"
     KERNEL_NO_SUCH_PORT = "knft's rules have no frontend of port {port} of Service {service}, only of {found}"
@@ -139,12 +143,21 @@ class Sentence(enum.Enum):
     HINTED_NODE = "not used: its hints are for node {nodes}"
     HAIRPIN = "an endpoint that connects to its own Service and gets itself sees the node's address as the source"
 
-    # The kernel beside the manifests.
+    # The kernel beside the objects.
     KERNEL_EQUAL = "the kernel's rules treat these packets in the same way"
     KERNEL_DIFFERENT = "the kernel's rules treat packets to {frontend} differently"
     KERNEL_EXTRA = "the kernel also has frontend {frontend} of {port}"
     KERNEL_HAS_NONE = "the kernel's rules have no frontend for {what} either"
     KERNEL_NO_TABLE = "the kernel has no {family} table of knft"
+    KERNEL_UNREAD = "the kernel's rules were not compared: {error}"
+
+    # The syncs of the running knft.
+    NEVER_SYNCED = "no {family} sync has succeeded since knft started"
+    SYNC_PENDING = "changes of {family} Services or endpoints wait for a sync"
+    SYNC_FAILED = "the last {family} sync failed, and knft retries it: {error}"
+    TABLE_CHANGED = "another program changed the {family} table, and knft has not checked it yet"
+    TABLE_LEFT = "knft leaves the {family} table to an older version of knft that runs"
+    QUARANTINED = "Service port {port} is quarantined, and knft retries it: {error}"
 
     @property
     def kind(self) -> str:

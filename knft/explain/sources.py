@@ -85,7 +85,8 @@ class ObjectSource:
     def __init__(self, name: str, cluster: Cluster, node_rules: NodeRules, warnings: tuple[str, ...] = ()) -> None:
         """``name`` describes the objects; ``warnings`` are problems of the node's settings."""
         self.name, self._cluster, self.warnings = name, cluster, warnings
-        self._unserved = UnservedServices(cluster)
+        self._no_service = Sentence.NO_SERVICE if cluster.knows_services else Sentence.UNKNOWN_SERVICE
+        self._unserved = UnservedServices(cluster, self._no_service)
         self.nodeport_addresses = node_rules.nodeport_addresses
         views = cluster.families.values()
         self.node = next((each.node.name for each in views), "")
@@ -125,7 +126,7 @@ class ObjectSource:
         """Return why a Service has no rules, from the object."""
         found = self._cluster.services.get(service)
         if found is None:
-            return missing_service(service, self._cluster.services)
+            return missing_service(service, self._cluster.services, self._no_service)
         reason = unserved_reason(found)
         return () if reason is None else (reason,)
 
@@ -146,11 +147,10 @@ class KernelSource:
     """knft's rules in the kernel alone."""
 
     node, zone = "", ""
-    warnings: tuple[str, ...] = ()
 
-    def __init__(self, name: str, node_rules: NodeRules) -> None:
-        """``name`` describes the rules."""
-        self.name = name
+    def __init__(self, name: str, node_rules: NodeRules, warnings: tuple[str, ...] = ()) -> None:
+        """``name`` describes the rules; ``warnings`` say why other sources were not used."""
+        self.name, self.warnings = name, warnings
         self.nodeport_addresses = node_rules.nodeport_addresses
         self.probes = node_rules.probes()
         self.indexes = {family: index_of_rules(probes.rules) for family, probes in self.probes.items()}

@@ -36,9 +36,9 @@ def unserved_reason(service: Service) -> Statement | None:
 class UnservedServices:
     """Finds addresses, NodePorts and endpoints of Services for which knft has no rules."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        """Take the objects."""
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, no_service: Sentence) -> None:
+        """Take the objects; ``no_service`` says that there is no such Service."""
+        self._cluster, self._no_service = cluster, no_service
         self._services = sorted(cluster.services.values(), key=lambda each: each.key)
 
     def at_address(self, address: str) -> tuple[Statement, ...]:
@@ -71,7 +71,7 @@ class UnservedServices:
         """Return which Service has an endpoint in its EndpointSlices, and why no Service port has it."""
         for service, slices in sorted(self._cluster.slices.items()):
             of_family = [item for item in slices if item.address_type == query.family.value]
-            if any(_has_endpoint(item, query) for item in of_family):
+            if any(has_endpoint(item, query) for item in of_family):
                 of_service = state(Sentence.ENDPOINT_OF_UNSERVED, what=query.what, service=service)
                 return (of_service, self._endpoint_reason(service, query.family, of_family))
         return ()
@@ -79,7 +79,7 @@ class UnservedServices:
     def _endpoint_reason(self, name: NamespacedName, family: Family, slices: Iterable[EndpointSlice]) -> Statement:
         service = self._cluster.services.get(name)
         if service is None:
-            return state(Sentence.NO_SERVICE, service=name)
+            return state(self._no_service, service=name)
         reason = unserved_reason(service)
         if reason is not None:
             return reason
@@ -97,7 +97,7 @@ class UnservedServices:
                 yield service, reason
 
 
-def _has_endpoint(item: EndpointSlice, query: AddressQuery) -> bool:
+def has_endpoint(item: EndpointSlice, query: AddressQuery) -> bool:
     """Tell whether a slice has an endpoint; like the proxies, knft uses only the first address of each."""
     if query.port and query.port not in {port.port for port in item.ports or ()}:
         return False

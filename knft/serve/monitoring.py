@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from knft.configuration.settings import Settings
-from knft.control.messages import COUNTERS_PATH, HISTORY_PATH, STATUS_PATH, SourceStatus
+from knft.control.messages import COUNTERS_PATH, HISTORY_PATH, OBJECTS_PATH, STATUS_PATH, SourceStatus
 from knft.kernel.process import WorkerProcess
 from knft.serve.control_server import ControlServer
 from knft.serve.events import EventReporter, OnEvent, node_event
 from knft.serve.history import ChangeHistory
-from knft.serve.http_message import JSON, Response
+from knft.serve.http_message import JSON, Request, Response
 from knft.serve.http_server import HttpServer
 from knft.serve.http_thread import HttpThread
 from knft.serve.kernel_counters import KernelCounters
@@ -31,6 +31,7 @@ from knft.sync.observer import SyncObserver
 
 if TYPE_CHECKING:
     from knft.serve.service_counters import ServiceCounters
+    from knft.serve.status import StatusSources
 
 
 class Monitoring:
@@ -58,6 +59,7 @@ class Monitoring:
         when a server cannot listen and bindAddressHardFail is set. ``flags`` are the flags of the command line.
         """
         config, thread = settings.config, HttpThread(clock)
+        self._config = config
         self._thread = thread
         self._clock = clock
         self.started = clock()
@@ -115,17 +117,23 @@ class Monitoring:
         )
         self.metrics.register(collector)
 
-    def serve_commands(self, port_id: int, node_name: str, daemon: Daemon, source: Callable[[], SourceStatus]) -> None:
-        """Answer ``knft status``, ``knft history`` and ``knft top``; ``port_id`` is that of the instance lock's socket.
+    def serve_commands(self, port_id: int, daemon: Daemon, source: Callable[[], SourceStatus]) -> None:
+        """Answer commands such as ``knft status``; ``port_id`` is that of the instance lock's socket.
 
         ``source`` returns where the objects come from.
         """
 
-        def status() -> Response:
-            from knft.serve.status import StatusSources, read_status  # noqa: PLC0415 - few processes are ever asked
+        def status_sources() -> "StatusSources":
+            from knft.serve.status import StatusSources  # noqa: PLC0415 - few processes are ever asked
 
-            sources = StatusSources(node_name, self.started, self._clock, daemon, self.health, self.last_syncs, source)
-            return Response(HTTPStatus.OK, msgspec.json.encode(read_status(sources)), JSON)
+            return StatusSources(
+                self._config.node_name, self.started, self._clock, daemon, self.health, self.last_syncs, source
+            )
+
+        def status() -> Response:
+            from knft.serve.status import read_status  # noqa: PLC0415 - few processes are ever asked
+
+            return Response(HTTPStatus.OK, msgspec.json.encode(read_status(status_sources())), JSON)
 
         def history() -> Response:
             return Response(HTTPStatus.OK, msgspec.json.encode(self.history.read()), JSON)
@@ -134,8 +142,16 @@ class Monitoring:
             found = self.sync_totals.read(self.kernel_counters.services)
             return Response(HTTPStatus.OK, msgspec.json.encode(found), JSON)
 
-        router = Router({STATUS_PATH: status, HISTORY_PATH: history, COUNTERS_PATH: counters})
-        self._thread.call_soon(ControlServer(self._thread, port_id, router).start)
+        pages = Router({STATUS_PATH: status, HISTORY_PATH: history, COUNTERS_PATH: counters})
+
+        def respond(request: Request) -> Response:
+            if request.method != "GET" or not request.path.startswith(OBJECTS_PATH):
+                return pages(request)
+            from knft.serve.objects import read_objects  # noqa: PLC0415 - few processes are ever asked
+
+            return read_objects(request.path, self._config, status_sources())
+
+        self._thread.call_soon(ControlServer(self._thread, port_id, respond).start)
 
     def start(self) -> None:
         """Start the HTTP thread; report ports that are in use to the callbacks."""

@@ -64,17 +64,16 @@ def read_status(sources: StatusSources) -> Status:
 def _family_status(sources: StatusSources, family: Family, state: ServiceState, now: Timestamp) -> FamilyStatus:
     daemon, last = sources.daemon, sources.last_syncs.syncs.get(family)
     changed_at, changes = sources.last_syncs.table_changes.get(family, (None, None))
-    pending, counts = sources.health.pending_seconds(family), state.tracker_counts()
-    sync_error = sources.last_syncs.errors.get(family, "")
+    counts = state.tracker_counts()
     return FamilyStatus(
-        state=_state(sources, family, pending, sync_error),
+        state=family_state(sources, family),
         node_address=state.latest_node.node_ip,
         last_sync=last.ended.unix_seconds if last is not None else None,
         last_sync_age=now.monotonic - last.ended.monotonic if last is not None else None,
         last_sync_seconds=last.seconds if last is not None else None,
         last_sync_is_full=last.is_full if last is not None else None,
-        pending_seconds=pending,
-        sync_error=sync_error,
+        pending_seconds=sources.health.pending_seconds(family),
+        sync_error=sources.last_syncs.errors.get(family, ""),
         services_pending=counts.services_pending,
         endpoint_changes_pending=counts.endpoint_changes_pending,
         service_ports=state.service_port_count(),
@@ -94,16 +93,17 @@ def _family_status(sources: StatusSources, family: Family, state: ServiceState, 
     )
 
 
-def _state(sources: StatusSources, family: Family, pending: float | None, sync_error: str) -> str:
+def family_state(sources: StatusSources, family: Family) -> str:
+    """Return the state of a family (``FamilyStatus``)."""
     if sources.daemon.foreign_changes.is_left(family):
         return "left"
-    if sync_error:
+    if sources.last_syncs.errors.get(family):
         return "failing"
     if family not in sources.last_syncs.syncs:
         return "waiting"
     if sources.daemon.foreign_changes.unchecked(family) is not None:
         return "changed"
-    return "in force" if pending is None else "pending"
+    return "in force" if sources.health.pending_seconds(family) is None else "pending"
 
 
 def _named(problems: Iterable[tuple[object, str]]) -> NamedProblems:

@@ -13,11 +13,11 @@ from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.process import WorkerProcess
 from knft.memory_errors import exit_if_out_of_memory
-from knft.model.objects import ObjectChange
+from knft.model.objects import ObjectChange, Service
 from knft.model.unknown import ANYTHING, NOTHING_UNKNOWN, UnknownObjects
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock, MonotonicClock
-from knft.sync.dispatch import Dispatcher
+from knft.sync.dispatch import Dispatcher, NodeInputs
 from knft.sync.foreign_change_watch import ForeignChangeWatch
 from knft.sync.foreign_objects import describe
 from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
@@ -91,12 +91,27 @@ class Daemon:
 
     @property
     def states(self) -> dict[Family, ServiceState]:
-        """The state of every family. Threads other than the sync thread may only read counts."""
+        """The state of every family. Other threads than the sync thread may call what says so."""
         return {proxier.family: proxier.state for proxier in self._proxiers}
 
     def element_count(self, family: Family) -> int | None:
         """Return how many elements a family's table has, None while a sync runs or after a failure; from any thread."""
         return next(proxier.element_count() for proxier in self._proxiers if proxier.family is family)
+
+    def node_inputs(self) -> NodeInputs:
+        """Return the node's objects and addresses; from any thread, without a lock."""
+        return self._dispatcher.node_inputs()
+
+    def services(self) -> tuple[Service, ...]:
+        """Return all Services that this proxy handles; from any thread, without a lock.
+
+        The order changes only when ``service_removals`` does; new Services are the last ones.
+        """
+        return self._service_warnings.services() if self._service_warnings is not None else ()
+
+    def service_removals(self) -> int:
+        """Return how many Services were deleted since the start; from any thread."""
+        return self._service_warnings.removals() if self._service_warnings is not None else 0
 
     def handle(self, changes: Iterable[ObjectChange]) -> None:
         """Handle changed objects, and queue a sync if one is due; from any thread."""

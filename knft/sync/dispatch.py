@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 
+from msgspec import Struct
+
 from knft.config import Config
 from knft.decide.node import node_addresses, view_node
 from knft.model.names import NamespacedName
@@ -11,6 +13,15 @@ from knft.source.select import is_selected
 from knft.sync.service_events import Arrival
 from knft.sync.service_warnings import ServiceWarnings
 from knft.sync.state import ServiceState
+
+
+class NodeInputs(Struct, frozen=True):
+    """What a NodeView is made of besides the settings, and the names of the other Node objects."""
+
+    node: Node | None
+    service_cidrs: tuple[ServiceCIDR, ...]
+    local_addresses: frozenset[str] | None
+    other_nodes: frozenset[str]
 
 
 class Dispatcher:
@@ -86,6 +97,12 @@ class Dispatcher:
     def local_addresses(self) -> frozenset[str] | None:
         """The addresses of the machine's interfaces, None if they are unknown."""
         return self._local_addresses
+
+    def node_inputs(self) -> NodeInputs:
+        """Return what the NodeViews are made of; from any thread."""
+        # Each copy is one step of the interpreter.
+        cidrs, other_nodes = tuple(self._service_cidrs.values()), frozenset(self._other_nodes)
+        return NodeInputs(self._node, cidrs, self._local_addresses, other_nodes)
 
     @property
     def node(self) -> Node | None:

@@ -39,6 +39,14 @@ class ServiceWarnings:
         with self._lock:
             self._problems.record(previous, current)
 
+    def services(self) -> tuple[Service, ...]:
+        """Return the current Services; from any thread, without a lock. Only ``removals`` change their order."""
+        return self._problems.services()
+
+    def removals(self) -> int:
+        """Return how many Services were deleted since the start; from any thread."""
+        return self._problems.removals
+
     def run(self, stop: threading.Event) -> None:
         """Check changed Services until ``stop`` is set. Needs its own thread."""
         while not stop.wait(INTERVAL_SECONDS):

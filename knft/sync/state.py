@@ -194,9 +194,19 @@ class ServiceState:
             return self._services.node_port_count > 0 or self._service_tracker.has_pending_node_ports()
 
     def slices(self, service: NamespacedName) -> tuple[EndpointSlice, ...]:
-        """Return the slices of a Service, with the pending changes applied; from any thread."""
-        with self._lock:
-            return self._endpoints_tracker.slices(service)
+        """Return the slices of a Service, with the pending changes applied; from any thread, without a lock."""
+        return self._endpoints_tracker.slices(service)
+
+    def services_with_slices(self) -> tuple[NamespacedName, ...]:
+        """Return the Services that have slices, pending ones included; from any thread, without a lock.
+
+        The order changes only when ``slice_removals`` does; new Services are the last ones.
+        """
+        return self._endpoints_tracker.services_with_slices()
+
+    def slice_removals(self) -> int:
+        """Return how many Services have lost their last slice, since the start; from any thread."""
+        return self._endpoints_tracker.removals
 
     def node_names_of_endpoints(self) -> frozenset[str]:
         """Return the nodes of all endpoints, those of pending changes included; iterates over all endpoints."""

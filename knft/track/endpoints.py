@@ -75,8 +75,17 @@ class EndpointsChangeTracker:
         return len({endpoint.address for endpoint in endpoints if endpoint.is_local and endpoint.ready})
 
     def slices(self, service: NamespacedName) -> tuple[EndpointSlice, ...]:
-        """Return the slices of a Service, with the pending changes applied."""
+        """Return the slices of a Service, with the pending changes applied; from any thread."""
         return self._cache.slices(service)
+
+    def services_with_slices(self) -> tuple[NamespacedName, ...]:
+        """Return the Services that have slices, pending ones included; from any thread."""
+        return self._cache.services()
+
+    @property
+    def removals(self) -> int:
+        """How many Services have lost their last slice, since the start."""
+        return self._cache.removals
 
     def node_names(self) -> frozenset[str]:
         """Return the nodes of all endpoints, those of pending changes included; iterates over all endpoints."""

@@ -90,6 +90,8 @@ class ServiceProblems:
         self._slices_of = slices_of
         self._conflict_of = conflict_of
         self._services: dict[NamespacedName, Service] = {}
+        self.removals = 0
+        """How many Services were deleted since the start."""
         self._changed: dict[NamespacedName, None] = {}
         self._since: dict[_ProblemKey, float] = {}
         """Since when the problems exist that are not reported yet, the oldest first."""
@@ -116,8 +118,13 @@ class ServiceProblems:
         self._changed[name] = None
         if current is None:
             self._services.pop(name, None)
+            self.removals += 1
         else:
             self._services[name] = current
+
+    def services(self) -> tuple[Service, ...]:
+        """Return the current Services; from any thread. Only deletions change their order; new ones are the last."""
+        return tuple(self._services.values())  # in one step of the interpreter
 
     def check(self, now: float, limit: int) -> bool:
         """Check at most ``limit`` changed Services; return whether there are more."""

@@ -75,6 +75,8 @@ class EndpointSliceCache:
         self._changed_services: dict[NamespacedName, None] = {}
         self.too_large: dict[NamespacedName, str] = {}
         """The Services with too many endpoints, and why each is too large; they have no endpoints here."""
+        self.removals = 0
+        """How many Services have lost their last slice, since the start."""
 
     def update_pending(self, service: NamespacedName, endpoint_slice: EndpointSlice, *, remove: bool) -> bool:
         """Record a changed or removed slice as pending; return whether that changes anything."""
@@ -97,9 +99,13 @@ class EndpointSliceCache:
         return slices.merged if slices is not None else {}
 
     def slices(self, service: NamespacedName) -> tuple[EndpointSlice, ...]:
-        """Return the slices of a Service, with the pending changes applied."""
+        """Return the slices of a Service, with the pending changes applied; from any thread."""
         slices = self._services.get(service)
         return tuple(_latest(slices)) if slices is not None else ()
+
+    def services(self) -> tuple[NamespacedName, ...]:
+        """Return the Services that have slices, pending ones included; from any thread."""
+        return tuple(self._services)  # in one step of the interpreter
 
     def node_names(self) -> frozenset[str]:
         """Return the nodes of all endpoints, those of pending changes included; iterates over all endpoints."""
@@ -122,6 +128,7 @@ class EndpointSliceCache:
             changes[service] = EndpointsChange(previous, slices.merged)
             if not slices.applied:
                 del self._services[service]
+                self.removals += 1
         return changes
 
     def _apply(self, service: NamespacedName, slices: _ServiceSlices) -> None:
@@ -146,9 +153,15 @@ class EndpointSliceCache:
 
 
 def _latest(slices: _ServiceSlices) -> Iterator[EndpointSlice]:
-    """Yield a Service's slices, with the pending changes applied."""
-    yield from (item for name, item in slices.applied.items() if name not in slices.pending)
-    yield from (record.slice for record in slices.pending.values() if not record.removed)
+    """Yield a Service's slices, with the pending changes applied; from any thread.
+
+    Another thread may change or apply them meanwhile. Each copy is one step of the interpreter; the pending slices are
+    copied first, because they become applied ones.
+    """
+    pending = slices.pending.copy()
+    applied = slices.applied.copy()
+    yield from (item for name, item in applied.items() if name not in pending)
+    yield from (record.slice for record in pending.values() if not record.removed)
 
 
 def _differs(slices: _ServiceSlices, name: str, record: _PendingSlice) -> bool:

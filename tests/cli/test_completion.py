@@ -38,6 +38,7 @@ COMPLETED = {
     "run --manifests=man": ["run", "--manifests=manifests/"],
     "diff --against ipv": ["diff", "--against", "ipvs"],
     "diff -f my": ["diff", "-f", "my file.yaml"],
+    "explain web --source d": ["explain", "web", "--source", "daemon"],
     "explain web --filename my": ["explain", "web", "--filename", "my file.yaml"],
     "preflight --config conf": ["preflight", "--config", "config.yaml"],
     "lint --against my": ["lint", "--against", "my file.yaml"],

@@ -19,7 +19,7 @@ def checked_statements(found: Explanation) -> tuple[Statement, ...]:
 
 
 def _statements(found: Explanation) -> Iterator[Statement]:
-    yield from (*found.conclusion, *found.kernel)
+    yield from (*found.conclusion, *found.kernel, *found.sync)
     for port in found.ports:
         yield from (port.conclusion, *port.problems, *port.notes)
         yield from (each for frontend in port.frontends for each in frontend.claims)

@@ -160,11 +160,30 @@ def test_bad_input_is_an_error(manifests: Path, arguments: list[str], message: s
     assert message in str(raised.value)
 
 
-def test_flags_of_manifests_need_manifests() -> None:
-    with pytest.raises(KnftError, match="--masquerade-all requires -f"):
-        invoke("web", "--masquerade-all")
-    with pytest.raises(KnftError, match="--live requires -f"):
-        invoke("web", "--live")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--masquerade-all"], "--masquerade-all requires -f"),
+        (["--node", "node-1"], "--node requires -f"),
+        (
+            ["--local-address", "192.0.2.11"],
+            "--local-address requires -f or --source kernel: the running knft knows the node's addresses",
+        ),
+        (
+            ["--source", "kernel", "--live"],
+            "--live cannot be used with --source kernel: the kernel's rules are the source",
+        ),
+    ],
+)
+def test_flags_of_another_source_are_errors(arguments: list[str], message: str) -> None:
+    with pytest.raises(KnftError) as raised:
+        invoke("web", *arguments)
+    assert str(raised.value) == message
+
+
+def test_manifests_are_the_only_source(manifests: Path) -> None:
+    with pytest.raises(KnftError, match="--source cannot be used with -f: the manifests are the source"):
+        invoke("web", "-f", str(manifests), *FLAGS, "--source", "daemon")
 
 
 def test_names_of_pods_and_zones_cannot_control_the_terminal(tmp_path: Path) -> None:

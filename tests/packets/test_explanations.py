@@ -71,9 +71,20 @@ WITHOUT_PACKETS = frozenset(
         S.HEALTH_CHECK_PORT,
         S.NO_CLUSTER_IP_IN_FAMILY,
         S.KERNEL_HAS_NONE,
+        S.KERNEL_UNREAD,
+        S.UNKNOWN_SERVICE,
+        S.NEVER_SYNCED,
+        S.SYNC_PENDING,
+        S.SYNC_FAILED,
+        S.TABLE_CHANGED,
+        S.TABLE_LEFT,
+        S.QUARANTINED,
     }
 )
-"""The sentences of ``tests/explain``: other forms of sentences above, and the one about a port of knft itself."""
+"""The sentences of ``tests/explain`` and ``tests/comparison/test_running.py``.
+
+These are other forms of sentences above, the one about a port of knft itself, and those about the running knft.
+"""
 
 
 def test_every_sentence_has_packets() -> None:
