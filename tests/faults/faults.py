@@ -145,7 +145,7 @@ def _upgrade(testbed: Testbed, _options: Options) -> None:
 
 
 def _roll_many(testbed: Testbed, _options: Options) -> None:
-    """all pods of a Deployment of 300 are replaced"""
+    """all pods of a large Deployment are replaced, a few at a time; --pods is their number"""
     testbed.roll(f"deployment/{MANY}")
 
 
