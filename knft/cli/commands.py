@@ -241,7 +241,7 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
               help="Address of the node, in addition to those of the Node object.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="text: for people; json: for programs, see knft/explain/explanation.schema.json.")  # fmt: skip
-@partial(node_flags, needs_node=False)
+@partial(node_flags, needs_node=False, node_note="default: the first node of the manifests")
 @click.pass_context
 def explain(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click's values
     """Explain who gets the packets of WHAT, and why. The first line is the conclusion.

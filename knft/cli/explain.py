@@ -8,10 +8,10 @@ import msgspec
 
 from knft.cli.explain_text import format_explanation
 from knft.cli.manifests import read_manifests
-from knft.cli.options import config_from_options
+from knft.cli.options import config_from_options, config_of_node
 from knft.cli.text_layout import output_width
 from knft.comparison.captures import Rules
-from knft.comparison.explained import kernel_rules, kernel_source, object_source
+from knft.comparison.explained import kernel_rules, kernel_source, node_names, object_source
 from knft.comparison.kube_proxy_inputs import interface_addresses
 from knft.config import Config, parse_addresses
 from knft.errors import CaptureError, ControlError, NoDaemonError, UsageError
@@ -60,10 +60,11 @@ def _from_manifests(query: Query, options: dict[str, Any], from_flags: tuple[str
     if options["source"] is not None:
         msg = "--source cannot be used with -f: the manifests are the source"
         raise UsageError(msg)
-    config = config_from_options(options)
+    named = config_from_options(options) if options["node"] is not None or options["live"] else None
     changes = read_manifests(options["paths"], described=True)
+    config, warnings = (named, ()) if named is not None else _config_of_first_node(changes, options)
     if not options["live"]:
-        return explain_query(query, _object_source(changes, config, from_flags))
+        return explain_query(query, _object_source(changes, config, from_flags, warnings))
     from knft.comparison.live import read_live_knft  # noqa: PLC0415 - netlink
 
     live = read_live_knft()
@@ -72,10 +73,27 @@ def _from_manifests(query: Query, options: dict[str, Any], from_flags: tuple[str
     return explain_query(query, _object_source(changes, config, own), kernel_rules(live.rules, own))
 
 
-def _object_source(changes: tuple[ObjectChange, ...], config: Config, local_addresses: Iterable[str]) -> ObjectSource:
+def _config_of_first_node(changes: tuple[ObjectChange, ...], options: dict[str, Any]) -> tuple[Config, tuple[str, ...]]:
+    """Return the settings of the first node of the manifests, and that results depend on the node if there are more."""
+    nodes = node_names(changes)
+    if not nodes:
+        return config_from_options(options), ()
+    if options["node_ip"] or options["local_address"]:
+        msg = "--node-ip and --local-address require --node: the addresses of all nodes cannot be the same"
+        raise UsageError(msg)
+    others = (
+        f"without --node, this is explained for the first of {len(nodes)} nodes; traffic policy Local, topology hints "
+        "and NodePorts may have other results on the others"
+    )
+    return config_of_node(nodes[0], options), (others,) if len(nodes) > 1 else ()
+
+
+def _object_source(
+    changes: tuple[ObjectChange, ...], config: Config, local_addresses: Iterable[str], warnings: tuple[str, ...] = ()
+) -> ObjectSource:
     """Return the objects as a source, without the log of the sync that renders them."""
     with without_log():
-        return object_source(changes, config, local_addresses)
+        return object_source(changes, config, local_addresses, warnings)
 
 
 def _from_daemon(query: Query, *, live: bool | None) -> Explanation:

@@ -17,6 +17,8 @@ from knft.errors import UsageError
 from knft.lint.lint import lint as lint_manifests
 from knft.lint.manifests import manifests_of
 from knft.lint.report import LintReport, ManifestChange
+from knft.model.described import Service
+from knft.model.objects import KubeObject
 from knft.silence import without_log
 from knft.source.described_kinds import LINTED_KINDS
 from knft.source.scan_result import ScanResult
@@ -37,9 +39,10 @@ def lint(*, paths: tuple[str, ...], against: tuple[str, ...], output: str, **opt
     config = config_of_node(node or "", options)
     scan = scan_manifests(paths, LINTED_KINDS)
     print_messages(scan.notices)
-    report = _report(scan, config, node)
-    if against:
-        report = replace(report, change=_change(scan_manifests(against, LINTED_KINDS), scan, report, config, node))
+    before = scan_manifests(against, LINTED_KINDS) if against else None
+    report = _report(scan, config, node, before)
+    if before is not None:
+        report = replace(report, change=_change(before, scan, report, config, node))
     click.echo(
         msgspec.json.encode(report) + b"\n" if output == "json" else format_report(report, output_width()), nl=False
     )
@@ -51,9 +54,15 @@ def problems_without_check(problems: Iterable[str]) -> list[str]:
     return [each for each in problems if not each.endswith((CLUSTER_IP_MISSING, SERVICE_NAME_MISSING))]
 
 
-def _report(scan: ScanResult, config: Config, node: str | None) -> LintReport:
-    objects = [change.current for change in scan.changes if change.current is not None]
-    return lint_manifests(manifests_of(objects, config, node, problems_without_check(scan.problems)))
+def _report(scan: ScanResult, config: Config, node: str | None, before: ScanResult | None = None) -> LintReport:
+    manifests = manifests_of(_objects(scan), config, node, problems_without_check(scan.problems))
+    earlier = _objects(before) if before is not None else ()
+    services = {item.key: item for item in earlier if isinstance(item, Service)}
+    return lint_manifests(replace(manifests, earlier_services=services))
+
+
+def _objects(scan: ScanResult) -> tuple[KubeObject, ...]:
+    return tuple(change.current for change in scan.changes if change.current is not None)
 
 
 def _change(

@@ -18,18 +18,22 @@ from knft.interpret.ranges import contains
 from knft.interpret.rules import InSet, RuleSet
 from knft.model import addresses
 from knft.model.names import NamespacedName
-from knft.model.objects import EndpointSlice, Node, ObjectChange, Service
+from knft.model.objects import EndpointSlice, KubeObject, Node, ObjectChange, Service
 from knft.sync.state import ServiceState
 
 
 def object_source(
-    changes: tuple[ObjectChange, ...], config: Config, local_addresses: Iterable[str] = ()
+    changes: tuple[ObjectChange, ...],
+    config: Config,
+    local_addresses: Iterable[str] = (),
+    warnings: tuple[str, ...] = (),
 ) -> ObjectSource:
     """Return the objects of manifests, on a node that has ``local_addresses`` besides those of its Node object."""
     own = (*interface_addresses(changes, config), *local_addresses)
     rendered = render_with_addresses(changes, config, own)
     rules = rendered_rules(rendered, config, own)
-    return ObjectSource("manifests", cluster_of(rendered.states, changes), rules, tuple(node_warnings(config, changes)))
+    warnings = (*warnings, *node_warnings(config, changes))
+    return ObjectSource("manifests", cluster_of(rendered.states, changes), rules, warnings)
 
 
 def rendered_rules(rendered: RenderedNode, config: Config, own: Iterable[str]) -> NodeRules:
@@ -43,14 +47,25 @@ def rendered_rules(rendered: RenderedNode, config: Config, own: Iterable[str]) -
     return NodeRules(rendered.rules, address_ranges(own), node_ips, accepting)
 
 
+def node_names(changes: Iterable[ObjectChange]) -> list[str]:
+    """Return the names of all nodes: those of Node objects first, then those that only endpoints name."""
+    objects = [change.current for change in changes]
+    nodes = {item.metadata.name for item in objects if isinstance(item, Node)}
+    return [*sorted(nodes), *sorted(_nodes_of_endpoints(objects) - nodes)]
+
+
+def _nodes_of_endpoints(objects: Iterable[KubeObject | None]) -> frozenset[str]:
+    endpoints = (endpoint for item in objects if isinstance(item, EndpointSlice) for endpoint in item.endpoints or ())
+    return frozenset(endpoint.node_name for endpoint in endpoints if endpoint.node_name)
+
+
 def node_warnings(config: Config, changes: Iterable[ObjectChange]) -> Iterator[str]:
     """Yield whether the node's name is probably wrong: its endpoints then count as endpoints of other nodes."""
     objects = [change.current for change in changes]
     names = {item.metadata.name for item in objects if isinstance(item, Node)}
     if config.node_name in names:
         return
-    endpoints = (endpoint for item in objects if isinstance(item, EndpointSlice) for endpoint in item.endpoints or ())
-    used = {endpoint.node_name for endpoint in endpoints if endpoint.node_name}
+    used = _nodes_of_endpoints(objects)
     warning = missing_node_problem(config.node_name, names) or unknown_name_problem(config.node_name, used)
     if warning:
         yield warning

@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from knft.explain.agreement import agreement
-from knft.explain.explanation import ExplainedPort, Explanation
+from knft.explain.explanation import ExplainedFrontend, ExplainedPort, Explanation
 from knft.explain.frontend_index import FrontendIndex
 from knft.explain.missing import address_kinds, missing_address, missing_node_port, unserved_address
 from knft.explain.outcomes import ClientOutcome, Probes
 from knft.explain.query import AddressQuery, NodePortQuery, Query, ServiceQuery
+from knft.explain.replaced_sources import replaced_sources
 from knft.explain.selection import (
     NODE_PORT,
     PortOfFamily,
@@ -82,7 +83,8 @@ class _Explainer:
         if not chosen:
             return self._explanation(query, (self._no_such_port(query, ports),), found=False)
         explained = [self._source.explain_port(name, family) for name, family in chosen]
-        return self._explanation(query, _conclusion(str(query.service), explained), explained)
+        sources = replaced_sources(frontend for port in explained for frontend in port.frontends)
+        return self._explanation(query, (*_conclusion(str(query.service), explained), *sources), explained)
 
     def _no_such_port(self, query: ServiceQuery, ports: Iterable[PortOfFamily]) -> Statement:
         found = listed(dict.fromkeys(self._port_text(port) for port in ports))
@@ -123,7 +125,10 @@ class _Explainer:
             ports = [self._source.explain_port(name, query.family) for name in names]
             services = listed(dict.fromkeys(str(name.service) for name in names))
             clients = allowed_clients(query.address, ports)
-            return self._explanation(query, (*kinds, *_conclusion(services, ports), *clients), ports)
+            sources = replaced_sources(
+                each for port in ports for each in port.frontends if each.at == query.address and each.kind != NODE_PORT
+            )
+            return self._explanation(query, (*kinds, *_conclusion(services, ports), *clients, *sources), ports)
         users = self._source.ports_of_endpoint(query.family, query.address, query.port)
         if users:
             return self._endpoint(query, users)
@@ -146,17 +151,26 @@ class _Explainer:
                 return found
         return self._source.unserved_endpoint(query)
 
-    def _frontend(self, query: Query, kind: str, owners: tuple[PortOfFamily, ...]) -> Explanation:
+    def _frontend(
+        self, query: AddressQuery | NodePortQuery, kind: str, owners: tuple[PortOfFamily, ...]
+    ) -> Explanation:
         ports = [self._source.explain_port(name, family) for name, family in owners]
         services = listed(dict.fromkeys(str(name.service) for name, _ in owners))
         conclusion = (*_frontend_owners(query, kind, owners), *_conclusion(services, ports))
         clients = allowed_clients(query.address, ports, query.port) if isinstance(query, AddressQuery) else ()
-        return self._explanation(query, (*conclusion, *clients), ports)
+        asked = (each for port in ports for each in port.frontends if _is_frontend(each, kind, query))
+        return self._explanation(query, (*conclusion, *clients, *replaced_sources(asked)), ports)
 
     def _endpoint(self, query: AddressQuery, users: tuple[ServicePortName, ...]) -> Explanation:
         ports = [self._source.explain_port(name, query.family, query.address, query.port) for name in users]
         of_ports = state(Sentence.ENDPOINT, what=query.what, ports=listed(map(str, users)))
         return self._explanation(query, (of_ports, *endpoint_use(ports)), ports)
+
+
+def _is_frontend(frontend: ExplainedFrontend, kind: str, query: AddressQuery | NodePortQuery) -> bool:
+    """Tell whether a frontend is the one that a query names; a NodePort is one frontend at all addresses."""
+    is_there = kind == NODE_PORT or (isinstance(query, AddressQuery) and frontend.at == query.address)
+    return is_there and (frontend.kind, frontend.port) == (kind, query.port)
 
 
 def _frontend_owners(query: Query, kind: str, owners: tuple[PortOfFamily, ...]) -> Iterator[Statement]:

@@ -48,6 +48,7 @@ class Sentence(enum.Enum):
         "connections from outside are dropped"
     )
     SOURCE_RANGES = "only clients in {ranges} can connect to {frontends}, because of loadBalancerSourceRanges"
+    MASQUERADED = "endpoints see the node's address instead of the client's in connections {hosts} to {frontends}"
     LOST_FRONTENDS = "{port} does not get {frontends}, which {owner} owns"
     KERNEL_SERVED = "{port} sends {family} connections to {count} endpoints"
     KERNEL_UNSERVED = "{port} has no {family} endpoint that gets connections"

@@ -132,6 +132,13 @@ class Check(enum.Enum):
         "problem", "the Service has a cluster IP, but no ports", "the Service has no rules", "add ports"
     )
 
+    BECAME_HEADLESS = Texts(
+        "warning",
+        "the Service had cluster IP {address} before the change, and is headless after it",
+        "clients that look up its name connect to the pods, and knft does not translate the port: {ports}",
+        "let clients use the ports of the pods, or keep the cluster IP",
+    )
+
     EXTERNAL_ADDRESS_CONFLICT = Texts(
         "warning",
         "{kind} {address} is {conflict} on {at}",
@@ -207,6 +214,12 @@ class Check(enum.Enum):
         "the nodeName of {family} endpoints ({endpoints}) {problem}, and {policy} is Local",
         "policy Local uses these endpoints on no node of the manifests",
         "set nodeName to the node of the pod",
+    )
+    ENDPOINT_OUTSIDE_POD_CIDRS = Texts(
+        "warning",
+        "{family} endpoints ({endpoints}) are neither addresses of nodes nor in a podCIDR, unlike those of all pods",
+        "connections go to these addresses, which no pod of these nodes can have",
+        "correct the addresses; for endpoints outside the cluster, use a Service without a selector",
     )
     ENDPOINT_IN_SEVERAL_SLICES = Texts(
         "warning",

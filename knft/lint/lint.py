@@ -10,7 +10,9 @@ from knft.lint.endpoints import EndpointChecks
 from knft.lint.frontends import FrontendChecks
 from knft.lint.manifests import FamilyCluster, Manifests, slices_by_service
 from knft.lint.nodes import NodeChecks
+from knft.lint.outside_endpoints import outside_endpoint_hits
 from knft.lint.report import Hit, LintReport, findings_of, hit
+from knft.lint.service_changes import service_change_hits
 from knft.lint.services import service_hits
 from knft.lint.slices import slice_hits
 
@@ -52,11 +54,14 @@ def _hits(manifests: Manifests) -> Iterator[Hit]:
     for item in manifests.slices:
         yield from slice_hits(item, services)
     slices = slices_by_service(manifests.slices)
+    for service in manifests.services:
+        yield from service_change_hits(service, manifests.earlier_services.get(service.key), slices)
     for family in Family:
         cluster = FamilyCluster(manifests, family)
         yield from cluster_ip_hits(cluster)
         yield from FrontendChecks(cluster, services).hits()
         if manifests.slices:
             yield from EndpointChecks(cluster, services, slices).hits()
+            yield from outside_endpoint_hits(cluster, services)
         if manifests.nodes:
             yield from NodeChecks(cluster).hits(with_endpoints=bool(manifests.slices))

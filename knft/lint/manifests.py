@@ -30,7 +30,8 @@ class Manifests(Struct, frozen=True):
     """The objects of manifests, sorted by name.
 
     ``nodes`` are those to check for; ``config`` has the settings of all of them. ``known_nodes`` are the names of all
-    Nodes of the manifests. ``problems`` are the messages of the reader about invalid objects.
+    Nodes of the manifests. ``problems`` are the messages of the reader about invalid objects. ``earlier_services`` are
+    those before a change, if there was one.
     """
 
     config: Config
@@ -40,6 +41,7 @@ class Manifests(Struct, frozen=True):
     service_cidrs: tuple[ServiceCIDR, ...]
     known_nodes: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
+    earlier_services: Mapping[NamespacedName, Service] = {}
 
     @property
     def has_all_nodes(self) -> bool:

@@ -181,6 +181,32 @@ def test_flags_of_another_source_are_errors(arguments: list[str], message: str) 
     assert str(raised.value) == message
 
 
+OTHER_NODES = (
+    "without --node, this is explained for the first of {} nodes; traffic policy Local, topology hints and NodePorts "
+    "may have other results on the others"
+)
+
+
+def test_first_node_is_the_default(manifests: Path, tmp_path: Path) -> None:
+    """That of the Node objects, which come before nodes that only endpoints name."""
+    done = json.loads(invoke("shop/frontend", "-f", str(manifests), *FLAGS[2:], "-o", "json").stdout)
+    assert (done["node"], done["zone"], done["warnings"]) == ("node-1", "zone-a", [OTHER_NODES.format(2)])
+    path = tmp_path / "objects.yaml"
+    path.write_text(manifests.read_text().replace("name: node-1", "name: node-9"))
+    done = json.loads(invoke("shop/frontend", "-f", str(path), *FLAGS[2:], "-o", "json").stdout)
+    assert (done["node"], done["warnings"]) == ("node-9", [OTHER_NODES.format(3)])
+    path.write_text(manifests.read_text().replace("node-2", "node-1"))
+    done = json.loads(invoke("shop/frontend", "-f", str(path), *FLAGS[2:], "-o", "json").stdout)
+    assert (done["node"], done["warnings"]) == ("node-1", [])
+    for flag in ("--node-ip", "--local-address"):
+        with pytest.raises(KnftError, match="require --node: the addresses of all nodes cannot be the same"):
+            invoke("shop/frontend", "-f", str(tmp_path), *FLAGS[2:], flag, "192.0.2.1")
+    path.write_text("apiVersion: v1\nkind: List\nitems: []\n")
+    for more in ((), ("--live",)):
+        with pytest.raises(KnftError, match="--node is required with -f: give the node's name as in nodeName"):
+            invoke("shop/frontend", "-f", str(tmp_path), *more)
+
+
 def test_manifests_are_the_only_source(manifests: Path) -> None:
     with pytest.raises(KnftError, match="--source cannot be used with -f: the manifests are the source"):
         invoke("web", "-f", str(manifests), *FLAGS, "--source", "daemon")

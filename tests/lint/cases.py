@@ -24,7 +24,7 @@ class Case(NamedTuple):
     """Manifests with findings of one check, and manifests without a finding of any.
 
     ``finding`` has the severity, the object with its ports, and the beginning of the text. ``others`` are further
-    checks that the same mistake leads to.
+    checks that the same mistake leads to. ``before`` are the manifests before a change, if the finding needs them.
     """
 
     check: Check
@@ -32,11 +32,13 @@ class Case(NamedTuple):
     broken: tuple[Object, ...]
     correct: tuple[Object, ...]
     others: frozenset[Check] = frozenset()
+    before: tuple[Object, ...] = ()
 
 
 WEB = (service(), endpoint_slice())
 LOCAL_SLICE = endpoint_slice(endpoint(1), endpoint(2))
 ONE_NODE_SLICE = endpoint_slice(endpoint(1))
+MISTYPED = endpoint(1) | {"addresses": ["10.244.12.1"]}
 HINT_A: Object = {"hints": {"forZones": [{"name": "zone-a"}]}}
 STICKY: Object = {"sessionAffinity": "ClientIP"}
 NOT_READY: Object = {"conditions": {"ready": False, "serving": False, "terminating": False}}
@@ -203,6 +205,13 @@ CASES = (
         WEB,
     ),
     Case(
+        C.BECAME_HEADLESS,
+        "warning: shop/web: the Service had cluster IP 10.96.0.10 before the change, and is headless after it",
+        (service(clusterIP="None"), endpoint_slice()),
+        WEB,
+        before=WEB,
+    ),
+    Case(
         C.EXTERNAL_ADDRESS_CONFLICT,
         "warning: shop/web node-2: load balancer IP 192.0.2.12 is the node's address on node-2",
         (load_balancer("192.0.2.12"), endpoint_slice(), *TWO_NODES),
@@ -295,6 +304,12 @@ CASES = (
             *TWO_NODES,
         ),
         (service(internalTrafficPolicy="Local"), LOCAL_SLICE, *TWO_NODES),
+    ),
+    Case(
+        C.ENDPOINT_OUTSIDE_POD_CIDRS,
+        "warning: shop/web: IPv4 endpoints (10.244.12.1) are neither addresses of nodes nor in a podCIDR, unlike those",
+        (service(), endpoint_slice(endpoint(1), MISTYPED), *TWO_NODES),
+        (service(selector=None), endpoint_slice(endpoint(1), MISTYPED), *TWO_NODES),
     ),
     Case(
         C.ENDPOINT_IN_SEVERAL_SLICES,

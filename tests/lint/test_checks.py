@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from knft.cli.lint import problems_without_check
 from knft.config import Config
@@ -12,18 +13,27 @@ from knft.lint.checks import Check
 from knft.lint.lint import lint
 from knft.lint.manifests import manifests_of
 from knft.lint.report import LintReport
-from knft.source.decode import decode
+from knft.model.described import Service
+from knft.source.decode import DecodedManifest, decode
 from knft.source.described_kinds import LINTED_KINDS
-from tests.lint.cases import CASES, Case
-from tests.lint.objects import DUAL, TWO_NODES, Object, endpoint_slice, service, service_cidr
+from tests.lint.cases import CASES, MISTYPED, WEB, Case
+from tests.lint.objects import DUAL, TWO_NODES, Object, endpoint, endpoint_slice, node, service, service_cidr
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "operations" / "lint.md"
 
 
-def linted(*objects: Object, config: Config | None = None, node: str | None = None) -> LintReport:
-    """Return the report about objects."""
-    decoded = decode(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode(), LINTED_KINDS)
-    return lint(manifests_of(decoded.objects, config or Config(""), node, problems_without_check(decoded.problems)))
+def _decoded(objects: tuple[Object, ...]) -> DecodedManifest:
+    return decode(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode(), LINTED_KINDS)
+
+
+def linted(
+    *objects: Object, config: Config | None = None, node: str | None = None, before: tuple[Object, ...] = ()
+) -> LintReport:
+    """Return the report about objects, and about those before a change."""
+    decoded = _decoded(objects)
+    manifests = manifests_of(decoded.objects, config or Config(""), node, problems_without_check(decoded.problems))
+    earlier = {item.key: item for item in _decoded(before).objects if isinstance(item, Service)}
+    return lint(replace(manifests, earlier_services=earlier))
 
 
 def lines(report: LintReport) -> list[tuple[str, str]]:
@@ -40,10 +50,51 @@ def _nodes(names: tuple[str, ...]) -> list[str]:
 
 @pytest.mark.parametrize("case", CASES, ids=[case.check.identifier for case in CASES])
 def test_finding_is_in_the_broken_manifests_only(case: Case) -> None:
-    found = lines(linted(*case.broken))
+    found = lines(linted(*case.broken, before=case.before))
     assert {each for each, _ in found} == {each.identifier for each in (case.check, *case.others)}
     assert any(line.startswith(case.finding) for name, line in found if name == case.check.identifier), found
-    assert lines(linted(*case.correct)) == []
+    assert lines(linted(*case.correct, before=case.before)) == []
+
+
+def test_pods_outside_of_pod_cidrs_disable_the_check() -> None:
+    """Then the network gives pods other addresses. Nodes' addresses are those of pods with hostNetwork."""
+    pod: Object = {"targetRef": {"kind": "Pod", "name": "web-1"}}
+    on_host = endpoint(1, **pod) | {"addresses": ["192.0.2.11"]}
+    one_pod_outside = endpoint_slice(endpoint(1), MISTYPED | pod, MISTYPED | {"addresses": ["10.244.12.2"]})
+    one_node_without = (node(1), node(2, families=["IPv6"]))
+    for objects in (
+        (one_pod_outside, *TWO_NODES),
+        (endpoint_slice(endpoint(1), on_host), *TWO_NODES),
+        (endpoint_slice(MISTYPED), *TWO_NODES),
+        (endpoint_slice(endpoint(1), MISTYPED | {"nodeName": "node-9"}), *TWO_NODES),
+        (endpoint_slice(endpoint(1), MISTYPED), *one_node_without),
+        (endpoint_slice(endpoint(1), MISTYPED),),
+    ):
+        assert linted(service(), *objects).findings == ()
+    mistyped = (service(), endpoint_slice(endpoint(1, **pod), on_host, MISTYPED), *TWO_NODES)
+    assert [each.id for each in linted(*mistyped).findings] == ["endpoint-outside-pod-cidrs"]
+    assert linted(*mistyped, node="node-1").findings == ()
+    assert linted(*mistyped, config=Config("", cluster_cidrs=("10.244.0.0/16",))).findings == ()
+
+
+@pytest.mark.parametrize(
+    ("ports", "text"),
+    [
+        ([{"name": "http", "port": 8080}], "80/tcp is 8080/tcp at the pods"),
+        (
+            [{"name": "http", "port": 8080}, {"name": "http", "port": 8081}],
+            "80/tcp is 8080/tcp and 8081/tcp at the pods",
+        ),
+        ([{"name": "http", "port": 80}], "the pods have the same ports"),
+        ([{"name": "web", "port": 80}], "the EndpointSlices have none of its ports"),
+    ],
+)
+def test_ports_of_a_service_that_became_headless(ports: list[Object], text: str) -> None:
+    after = (service(clusterIP="None"), endpoint_slice(ports=ports, labels={"service.kubernetes.io/headless": ""}))
+    (found,) = linted(*after, before=WEB).findings
+    assert found.traffic.endswith(f", and knft does not translate the port: {text}")
+    assert linted(*after, before=after).findings == ()
+    assert linted(*after, before=(service("api"),)).findings == ()
 
 
 def test_cluster_ips_of_nodes_and_pods() -> None:

@@ -1,10 +1,11 @@
 """The questions of ``test_explanations.py`` about the Services of ``explained.yaml``, with their first lines."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from knft.explain.sentences import Sentence
+from knft.explain.words import listed
 from knft.families import FAMILY_OF_VERSION
 from tests.support.families import VERSIONS, in_family
 from tests.support.lab import plan
@@ -24,8 +25,9 @@ class Direct(NamedTuple):
 class Case(NamedTuple):
     """A question, sentences that its explanation has (it may have more), and its first line.
 
-    ``packets`` are for sentences in words. ``uses`` are the reasons for endpoints by host: one, or that of each kind of
-    traffic. The line and the hosts have ``$names``; FAMILY stands for the family.
+    The line ends with the frontends whose connections from ``hosts`` are ``masqueraded``. ``packets`` are for sentences
+    in words. ``uses`` are the reasons for endpoints by host: one, or that of each kind of traffic. The line and the
+    hosts have ``$names``; FAMILY stands for the family.
     """
 
     what: str
@@ -33,14 +35,23 @@ class Case(NamedTuple):
     line: str | tuple[str, ...]
     packets: tuple[Direct, ...] = ()
     uses: Mapping[str, tuple[str, ...]] = {}
+    masqueraded: tuple[str, ...] = ()
+    hosts: str = "from any host"
 
     def first_line(self, version: plan.Version) -> str:
         """Return the first line of the question in a family."""
         if isinstance(self.line, str):
-            return written(self.line, version)
+            return "; ".join((written(self.line, version), *self._masqueraded((version,))))
         *problems, conclusion = self.line
         per_family = [written(text, each) for each in VERSIONS for text in problems]
-        return "; ".join(dict.fromkeys((*per_family, *(written(conclusion, each) for each in VERSIONS))))
+        conclusions = (written(conclusion, each) for each in VERSIONS)
+        return "; ".join(dict.fromkeys((*per_family, *conclusions, *self._masqueraded(VERSIONS))))
+
+    def _masqueraded(self, versions: tuple[plan.Version, ...]) -> Iterator[str]:
+        frontends = {written(text, each) for text in self.masqueraded for each in versions}
+        if frontends:
+            seen = f"endpoints see the node's address instead of the client's in connections {self.hosts} to "
+            yield seen + listed(sorted(frontends))
 
 
 def both(*statements: str) -> tuple[str, ...]:
@@ -56,7 +67,10 @@ def written(text: str, version: plan.Version) -> str:
 S = Sentence
 CASES = (
     Case(
-        "served", (S.SERVED, S.USED, S.HAIRPIN), both("2 of 2 FAMILY endpoints of default/served:http get connections")
+        "served",
+        (S.SERVED, S.USED, S.HAIRPIN, S.MASQUERADED),
+        both("2 of 2 FAMILY endpoints of default/served:http get connections"),
+        masqueraded=("[$external.20]:80/tcp", ":30020/tcp"),
     ),
     Case("sticky:http", (S.SERVED,), both("2 of 2 FAMILY endpoints of default/sticky:http get connections")),
     Case(
@@ -166,6 +180,7 @@ CASES = (
             "default/older:http does not get [$external.41]:80/tcp, which default/balanced:http owns",
             "1 of 1 FAMILY endpoints of default/older:http get connections",
         ),
+        masqueraded=("[$external.40]:80/tcp",),
     ),
     Case(
         "younger",
@@ -185,7 +200,12 @@ CASES = (
         ),
         uses={"$remote-5": ("used", "not used: these frontends belong to default/alpha:http")},
     ),
-    Case("alpha", (S.ALSO_CLAIMED,), both("1 of 1 FAMILY endpoints of default/alpha:http get connections")),
+    Case(
+        "alpha",
+        (S.ALSO_CLAIMED,),
+        both("1 of 1 FAMILY endpoints of default/alpha:http get connections"),
+        masqueraded=("[$external.42]:80/tcp",),
+    ),
     Case("two-ports", (S.ALL_SERVED,), "all 2 Service ports of default/two-ports have endpoints that get connections"),
     Case(
         "half",
@@ -195,7 +215,12 @@ CASES = (
             " port 'admin' (TCP), only 'http' (TCP), so IPv4 connections to default/half:admin are rejected"
         ),
     ),
-    Case("names", (S.SERVED,), both("2 of 2 FAMILY endpoints of default/names:dns get connections")),
+    Case(
+        "names",
+        (S.SERVED,),
+        both("2 of 2 FAMILY endpoints of default/names:dns get connections"),
+        masqueraded=(":30053/udp",),
+    ),
     Case(
         "same-address",
         (S.LOST_FRONTENDS, S.NO_FRONTEND),
@@ -270,6 +295,7 @@ CASES = (
             "[$node]:30020/tcp is a NodePort of Service port default/served:http; 2 of 2 FAMILY endpoints of "
             "default/served:http get connections"
         ),
+        masqueraded=(":30020/tcp",),
     ),
     Case(
         ":30020",
@@ -278,6 +304,7 @@ CASES = (
             ":30020/tcp is a NodePort of Service port default/served:http",
             "2 of 2 FAMILY endpoints of default/served:http get connections",
         ),
+        masqueraded=(":30020/tcp",),
     ),
     Case(
         "$cluster.22",
@@ -300,6 +327,7 @@ CASES = (
             "$external.20 is an external IP of default/served; 2 of 2 FAMILY endpoints of default/served:http get "
             "connections"
         ),
+        masqueraded=("[$external.20]:80/tcp",),
     ),
     Case(
         "[$external.70]:80",
@@ -310,6 +338,8 @@ CASES = (
             "[$external.70]:80/tcp, because of loadBalancerSourceRanges"
         ),
         packets=(Direct("local-4", "[$external.70]:80", "dropped"),),
+        masqueraded=("[$external.70]:80/tcp",),
+        hosts="from outside",
     ),
     Case(
         "$external.70",
@@ -319,6 +349,8 @@ CASES = (
             "get connections; only clients in $outside/host can connect to [$external.70]:80/tcp, because of "
             "loadBalancerSourceRanges"
         ),
+        masqueraded=("[$external.70]:80/tcp",),
+        hosts="from outside",
     ),
     Case(
         "$local-2",

@@ -33,6 +33,7 @@ WITHOUT_PACKETS = {
     C.TOO_MANY_ENDPOINTS: "tests/packets/test_explanations.py sends them",
     C.TOO_MANY_FRONTENDS: "tests/packets/test_explanations.py sends them",
     C.SERVICE_WITHOUT_PORTS: "tests/packets/test_explanations.py sends them",
+    C.BECAME_HEADLESS: "tests/packets/test_explanations.py sends packets to pods of a headless Service",
     C.NO_CLUSTER_IP: "there is no address to send to",
     C.FAMILY_WITHOUT_CLUSTER_IP: "there is no address to send to",
     C.SLICE_WITHOUT_SERVICE: "there is no Service",
