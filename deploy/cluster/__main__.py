@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from deploy.cluster.cluster import Cluster
 from deploy.cluster.machine import shell
@@ -84,7 +85,7 @@ def _print_usage(cluster: Cluster) -> None:
 The cluster runs. Its kubeconfig works from this machine's shells:
 
     export KUBECONFIG={state.kubeconfig}
-    alias kubectl={kubectl}
+    export PATH={Path(kubectl).parent}:$PATH
     kubectl get pods --all-namespaces --output=wide
 
 The rules of a node, and a shell there:
