@@ -5,7 +5,9 @@ from ipaddress import ip_address
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from knft.explain.client_networks import OTHERS, client_labels
 from knft.families import FAMILY_OF_VERSION, IpVersion
 from knft.interpret.compare import formatting
 from knft.interpret.compare.partition import are_equal, outcome_shares, partition
@@ -29,8 +31,6 @@ from knft.interpret.rules import Field, InSet, Interface, RuleSet, State, Within
 from knft.interpret.trace import outcome_reason
 from knft.interpret.walk.recording import RecordingWalker
 from knft.protocols import NFT_PROTOCOLS, PROTOCOL_NUMBERS, Protocol
-
-_MAX_NETWORKS = 3
 
 
 class ClientOutcome(Struct, frozen=True):
@@ -67,6 +67,8 @@ class Probes:
         self._walker = RecordingWalker(rules, node_addresses)
         self._answers: dict[tuple[str, int, Protocol], _Answer] = {}
         self._interfaces = frozenset({"*"} | (MentionedValues((rules,)).interfaces - {"lo", ""}))
+        self._excluded = ranges((*node_addresses, *LOOPBACK[self._version], *NON_UNICAST[self._version]))
+        """The addresses that no client outside of the node has."""
         self._clients = tuple(self._client_fields())
         self._node_source = int(ip_address(node_ip)) if node_ip else None
 
@@ -97,14 +99,16 @@ class Probes:
         found: list[ClientOutcome] = []
         has_hairpin = False
         for client, packets in self._packets(address, port, protocol):
-            all_pieces = partition(self._walker.paths(packets), ())
+            all_pieces = partition(self._walker.paths(_without_destination(packets)), ())
             pieces = [piece for piece in all_pieces if not _is_hairpin(piece.left)]
+            hairpins = (pair for piece in all_pieces if _is_hairpin(piece.left) for pair in piece.fields.sources)
+            absent = ranges((*self._excluded, *single(packets.destination), *hairpins))
             has_hairpin |= len(pieces) < len(all_pieces)
+            labels = client_labels(self._version, [piece.fields.sources for piece in pieces], absent)
             of_client = [
-                self._outcome(client, _which(self._version, piece.fields, number=len(pieces)), piece.left, packets)
-                for piece in pieces
+                self._outcome(client, label, piece.left, packets) for label, piece in zip(labels, pieces, strict=True)
             ]
-            found += sorted(of_client, key=lambda item: (item.which == _OTHERS, item.which))
+            found += sorted(of_client, key=lambda item: (item.which == OTHERS, item.which))
         return _Answer(tuple(found), has_hairpin)
 
     def treats_equally(self, other: "Probes", address: str, port: int, protocol: Protocol) -> bool:
@@ -128,9 +132,8 @@ class Probes:
 
     def _client_fields(self) -> Iterator[tuple[str, PacketFields]]:
         """Yield the kinds of clients that send packets to the node, with the fields of their packets."""
-        excluded = ranges((*self._node_addresses, *LOOPBACK[self._version], *NON_UNICAST[self._version]))
         fields = PacketFields(
-            (), subtract(ADDRESSES[self._version], excluded), PORTS, self._interfaces, self._interfaces, _NEW
+            (), subtract(ADDRESSES[self._version], self._excluded), PORTS, self._interfaces, self._interfaces, _NEW
         )
         pods, interfaces = pod_addresses(self.rules), self._pod_interfaces()
         if interfaces:
@@ -174,7 +177,6 @@ class Probes:
 
 
 _NEW: frozenset[State] = frozenset({"new"})
-_OTHERS = "others"
 
 
 def pod_addresses(rules: RuleSet) -> Ranges | None:
@@ -208,11 +210,15 @@ def _is_hairpin(paths: Iterable[Path]) -> bool:
     )
 
 
-def _which(version: IpVersion, fields: PacketFields, *, number: int) -> str:
-    if number == 1:
-        return ""
-    listed = [cidr for pair in fields.sources for cidr in formatting.cidrs(version, *pair)]
-    return ", ".join(listed) if len(listed) <= _MAX_NETWORKS else _OTHERS
+def _without_destination(packets: PacketClass) -> PacketClass:
+    """Return the packets without those from their own destination, which only the node itself sends.
+
+    If loadBalancerSourceRanges has an address of the node, rules also allow the load balancer IP as the source.
+    """
+    if packets.origin == "node":
+        return packets
+    sources = subtract(packets.fields.sources, single(packets.destination))
+    return replace(packets, fields=packets.fields._replace(sources=sources))
 
 
 def _format_range(version: IpVersion, first: int, last: int) -> str:

@@ -14,6 +14,7 @@ from knft.explain.outcomes import Probes
 from knft.explain.sentences import Sentence, Statement, state
 from knft.explain.words import listed
 from knft.families import Family
+from knft.model.addresses import collapse
 from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
 from knft.model.objects import EndpointSlice
@@ -73,7 +74,8 @@ class PortExplainer:
             internal_traffic_policy="Local" if service_port.internal_policy_local else "Cluster",
             external_traffic_policy=_external_policy(plan),
             affinity_seconds=service_port.affinity_seconds or None,
-            source_ranges=plan.allowed_sources if service_port.load_balancer_vips else (),
+            # Not ``plan.allowed_sources``, which may have the load balancer IPs too, for the node's own packets.
+            source_ranges=collapse(service_port.load_balancer_source_ranges) if service_port.load_balancer_vips else (),
             notes=tuple(_notes(frontends, view, name.protocol)),
         )
 

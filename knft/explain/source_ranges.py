@@ -6,7 +6,6 @@ from knft.explain.explanation import ExplainedPort
 from knft.explain.frontend_index import KIND_TEXTS
 from knft.explain.sentences import Sentence, Statement, state
 from knft.explain.words import listed
-from knft.model.addresses import as_network
 from knft.model.plan import FrontendKind
 
 
@@ -17,9 +16,8 @@ def allowed_clients(address: str, ports: Iterable[ExplainedPort], number: int = 
     """
     frontends: dict[tuple[str, ...], list[str]] = {}
     for port in ports:
-        ranges = tuple(each for each in port.source_ranges if each != as_network(address))
-        if ranges and port.conclusion.kind == Sentence.SERVED.kind:
-            frontends.setdefault(ranges, []).extend(_load_balancer_frontends(address, port, number))
+        if port.source_ranges and port.conclusion.kind == Sentence.SERVED.kind:
+            frontends.setdefault(port.source_ranges, []).extend(_load_balancer_frontends(address, port, number))
     for ranges, found in frontends.items():
         if found:
             yield state(Sentence.SOURCE_RANGES, ranges=listed(ranges), frontends=listed(found))
