@@ -112,6 +112,10 @@ class ApiServerSource:
                 found.setdefault(problem, []).append(name)
         return tuple(f"cannot watch {', '.join(names)}: {problem}" for problem, names in found.items())
 
+    def unwatched_seconds(self) -> dict[str, float]:
+        """Return for how many seconds each resource that cannot be watched now has not been watched."""
+        return self._problems.problem_seconds()
+
     def unlisted(self) -> tuple[str, ...]:
         """Return the resources that have not been listed yet, and are not known to be missing."""
         return tuple(name for name in WATCHED_RESOURCES if not self._reflectors[name].listed_or_unavailable.is_set())

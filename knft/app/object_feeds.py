@@ -267,7 +267,13 @@ class ApiServerFeed:
         source, server = self._source, without_credentials(self._client.server)
         if source is None:
             return SourceStatus("API server", server, unlisted=WATCHED_RESOURCES)
-        return SourceStatus("API server", server, source.problems(), unlisted=source.unlisted())
+        return SourceStatus(
+            "API server",
+            server,
+            source.problems(),
+            unlisted=source.unlisted(),
+            unwatched_seconds=source.unwatched_seconds(),
+        )
 
     def is_eligible(self) -> bool:
         """Return whether the Node exists and is not being removed."""

@@ -5,6 +5,7 @@ All Services are read, because they decide who owns a frontend, and only the End
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from knft.explain.related import ClaimIndex, related_services
 from knft.explain.sentences import Sentence, Statement, state
 from knft.explain.sources import KernelSource, NodeRules, ObjectSource
 from knft.explain.unserved import has_endpoint
+from knft.explain.words import listed
 from knft.families import Family
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, KubeObject, Node, ObjectChange, Service
@@ -65,7 +67,7 @@ class RunningObjects(Struct, frozen=True):
 
 
 def _without_syncs(objects: RunningObjects) -> RunningObjects:
-    return replace(objects, node=replace(objects.node, families={}))
+    return replace(objects, node=replace(objects.node, families={}, unwatched_since={}))
 
 
 def read_objects(query: Query, reader: ObjectReader, kernel: NodeRules | None) -> RunningObjects:
@@ -90,14 +92,24 @@ def _services_of_endpoint(query: AddressQuery, reader: ObjectReader) -> set[Name
 def running_source(objects: RunningObjects) -> ObjectSource:
     """Return the objects as a source, with the rules that knft makes from them."""
     node = objects.node
-    listed: tuple[KubeObject, ...] = (*_node_object(node), *node.service_cidrs, *objects.services, *objects.slices)
-    changes = tuple(ObjectChange(None, item) for item in listed)
+    items: tuple[KubeObject, ...] = (*_node_object(node), *node.service_cidrs, *objects.services, *objects.slices)
+    changes = tuple(ObjectChange(None, item) for item in items)
     with without_log():
         rendered = render_with_addresses(changes, node.config, node.local_addresses)
     rules = rendered_rules(rendered, node.config, _own_addresses(node))
     cluster = cluster_of(rendered.states, changes, knows_services=False)
-    warnings = (node.warning,) if node.warning else ()
-    return ObjectSource(f"the running knft (pid {node.pid})", cluster, rules, warnings)
+    return ObjectSource(f"the running knft (pid {node.pid})", cluster, rules, tuple(_warnings(node)))
+
+
+def _warnings(node: NodeObjects) -> Iterator[str]:
+    if node.warning:
+        yield node.warning
+    times: dict[str, list[str]] = {}
+    for name, seconds in sorted(node.unwatched_since.items(), key=lambda item: item[1]):
+        times.setdefault(f"{datetime.fromtimestamp(int(seconds), UTC):%Y-%m-%d %H:%M:%S} UTC", []).append(name)
+    if times:
+        resources = listed(f"{listed(names)} since {time}" for time, names in times.items())
+        yield f"knft has not watched {resources}, so the objects may be old; knft status says why"
 
 
 def _node_object(node: NodeObjects) -> tuple[Node, ...]:

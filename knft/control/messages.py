@@ -25,6 +25,7 @@ class SourceStatus(Struct, frozen=True):
 
     ``problems`` are why resources cannot be watched, or what is wrong with the manifests. ``files`` counts the
     manifests by state. ``unlisted`` are the resources that the API server has not listed since the start.
+    ``unwatched_seconds`` says for how long resources have not been watched, of those that cannot be watched.
     """
 
     kind: str
@@ -32,6 +33,7 @@ class SourceStatus(Struct, frozen=True):
     problems: tuple[str, ...] = ()
     files: dict[str, int] = {}
     unlisted: tuple[str, ...] = ()
+    unwatched_seconds: dict[str, float] = {}
 
 
 class NamedProblems(Struct, frozen=True):

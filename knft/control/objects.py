@@ -42,6 +42,7 @@ class NodeObjects(Struct, frozen=True):
     """The settings and objects that describe the node.
 
     ``local_addresses`` are those of the machine's interfaces. ``warning`` says that the node's name is probably wrong.
+    ``unwatched_since`` has the resources that cannot be watched, and since when, in seconds since 1970.
     """
 
     pid: int
@@ -51,6 +52,7 @@ class NodeObjects(Struct, frozen=True):
     local_addresses: tuple[str, ...]
     warning: str
     families: dict[str, FamilySync]
+    unwatched_since: dict[str, float] = {}
 
 
 class ServicePiece(Struct, frozen=True):

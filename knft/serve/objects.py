@@ -53,7 +53,7 @@ def _response(answer: object) -> Response:
 
 def _node(config: Config, sources: StatusSources) -> NodeObjects:
     inputs, states = sources.daemon.node_inputs(), sources.daemon.states
-    errors = sources.last_syncs.errors
+    errors, now = sources.last_syncs.errors, sources.clock().unix_seconds
     return NodeObjects(
         pid=os.getpid(),
         config=config,
@@ -62,6 +62,7 @@ def _node(config: Config, sources: StatusSources) -> NodeObjects:
         local_addresses=tuple(sorted(inputs.local_addresses or ())),
         warning="" if inputs.node is not None else missing_node_problem(config.node_name, inputs.other_nodes),
         families={family.value: FamilySync(family_state(sources, family), errors.get(family, "")) for family in states},
+        unwatched_since={name: now - seconds for name, seconds in sources.source().unwatched_seconds.items()},
     )
 
 

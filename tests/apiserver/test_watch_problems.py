@@ -96,6 +96,18 @@ def test_log_rate_is_limited_per_resource(caplog: pytest.LogCaptureFixture) -> N
     assert log_check.new_lines() == ["the server answered 403; retrying", "watching nodes again"]
 
 
+def test_duration_is_that_of_all_problems_of_a_resource(caplog: pytest.LogCaptureFixture) -> None:
+    log_check = LogCheck(caplog)
+    for decision in (REFUSED, UNTRUSTED):
+        log_check.problems.set_problem("services", decision)
+        log_check.now += 5
+    log_check.problems.set_problem("nodes", REFUSED)
+    log_check.now += 1
+    assert log_check.problems.problem_seconds() == {"services": 11, "nodes": 1}
+    log_check.problems.clear_problem("services")
+    assert log_check.problems.problem_seconds() == {"nodes": 1}
+
+
 def test_number_of_logged_kinds_is_limited(caplog: pytest.LogCaptureFixture) -> None:
     log_check = LogCheck(caplog)
     for number in range(1000):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -23,6 +24,7 @@ from knft.comparison.running import (
     running_source,
 )
 from knft.config import Config
+from knft.control.messages import SourceStatus
 from knft.control.object_reader import ObjectReader
 from knft.errors import CaptureError, KernelError, UnavailableError
 from knft.explain.explain import explain
@@ -148,6 +150,22 @@ def test_output_names_the_process_and_the_comparison(node: Node) -> None:
     assert (_texts(found.kernel), found.sync, node.readings) == ([EQUAL], (), 1)
     assert node.explain(compares=False).kernel == ()
     assert node.readings == 1
+
+
+def test_unwatched_resources_are_a_warning(node: Node) -> None:
+    """Also in the comparison of two readings, between which the time may differ."""
+    assert node.explain().warnings == ()
+    seconds = {"services": 300.0, "nodes": 300.0, "endpointslices": 100_000.0}
+    node.memory.source = SourceStatus("API server", "https://192.0.2.10:6443", unwatched_seconds=seconds)
+    (warning,) = node.explain().warnings
+    time = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+    assert re.fullmatch(
+        f"knft has not watched endpointslices since {time} and services and nodes since {time}, so the objects may be "
+        "old; knft status says why",
+        warning,
+    )
+    node.kernel = MOVED
+    assert (_texts(node.explain().kernel), node.readings) == ([DIFFERENT], 4)
 
 
 def test_difference_is_reported_after_a_second_reading(node: Node) -> None:

@@ -42,8 +42,10 @@ class MemoryDaemon:
         health, last_syncs = ProxyHealth(30.0, now), LastSyncs(now)
         self.daemon = Daemon(proxiers, dispatcher, observers=(health, last_syncs), service_warnings=warnings)
         self.daemon.update_local_addresses(frozenset(local_addresses))
-        source = SourceStatus("manifests", "/manifests")
-        self._sources = StatusSources(config.node_name, now(), now, self.daemon, health, last_syncs, lambda: source)
+        self.source = SourceStatus("manifests", "/manifests")
+        self._sources = StatusSources(
+            config.node_name, now(), now, self.daemon, health, last_syncs, lambda: self.source
+        )
         self._objects: dict[tuple[type, NamespacedName], KubeObject] = {}
         self.paths: list[str] = []
         self.reader = ObjectReader(self._ask)
