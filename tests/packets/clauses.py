@@ -212,6 +212,10 @@ NO_PACKET = {
         "packets do not show whether rules are written again",
         "tests/sync/test_transactions.py::test_a_sync_without_changes_sends_nothing",
     ),
+    "nftables.md#pods-of-other-nodes": NoPacket(
+        "pods of other nodes get no reply from endpoints on a third node",
+        "a scenario has one node, and the rules of this node send the packet to the endpoint",
+    ),
     "nftables.md#affinity-timeout": NoPacket(
         "the affinity timeout counts from a client's last connection",
         "a timeout needs time to pass",
