@@ -134,7 +134,7 @@ class _Explainer:
             return self._endpoint(query, users)
         outcomes = probes.outcomes(query.address, query.port, query.protocol) if query.port else ()
         unserved = self._unserved(query, index, probes)
-        conclusion = unserved or (missing_address(query, index, probes),)
+        conclusion = unserved or tuple(missing_address(query, index, probes))
         return self._explanation(query, conclusion, (), outcomes, found=bool(unserved))
 
     def _unserved(self, query: AddressQuery, index: FrontendIndex, probes: Probes) -> tuple[Statement, ...]:

@@ -41,17 +41,26 @@ def similar_services(name: NamespacedName, existing: Iterable[NamespacedName]) -
     return tuple(dict.fromkeys((*same, *near, *alike)))[:3]
 
 
-def missing_address(query: AddressQuery, index: FrontendIndex, probes: Probes) -> Statement:
-    """Return what happens to packets to an address, with or without a port, that is no frontend."""
-    there = index.ports_at(query.address)
+def missing_address(query: AddressQuery, index: FrontendIndex, probes: Probes) -> Iterator[Statement]:
+    """Yield what happens to packets to an address, with or without a port, that is no frontend."""
+    there, cidr = index.ports_at(query.address), index.service_cidr(query.address)
     if there:
-        return _other_port(query, there, index)
-    if probes.is_node_address(query.address):
-        return _node_address(query, index)
-    cidr = index.service_cidr(query.address)
-    if cidr:
-        return _state(Sentence.UNALLOCATED, index, address=query.address, cidr=cidr)
-    return _state(Sentence.NOT_A_FRONTEND, index, what=query.what)
+        yield _other_port(query, there, index)
+    elif probes.is_node_address(query.address):
+        yield _node_address(query, index)
+    elif cidr:
+        yield _state(Sentence.UNALLOCATED, index, address=query.address, cidr=cidr)
+    else:
+        yield _state(Sentence.NOT_A_FRONTEND, index, what=query.what)
+        yield from _node_port_of_node(query, index)
+
+
+def _node_port_of_node(query: AddressQuery, index: FrontendIndex) -> Iterator[Statement]:
+    """Yield which Service port has the NodePort of an address that may be another node's."""
+    owner = index.owners.get((None, query.protocol, query.port))
+    if owner is not None:
+        port = number_text(query.port, query.protocol)
+        yield state(Sentence.NODE_PORT_OF_NODE, port=port, owner=owner, address=query.address)
 
 
 def _state(sentence: Sentence, index: FrontendIndex, **values: object) -> Statement:

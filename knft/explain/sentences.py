@@ -112,6 +112,7 @@ class Sentence(enum.Enum):
     NODE_PORT_ELSEWHERE = (
         "{owner} has NodePort {port}, which {address} does not accept, so the node's processes get the packets"
     )
+    NODE_PORT_OF_NODE = "NodePort {port} is that of {owner}, but {address} is not an address of this node"
     NO_NODE_PORT = "no Service has NodePort {port}, so the node's processes get the packets"
     KERNEL_NO_NODE_PORT = "knft's rules have no NodePort {port}, so the node's processes get the packets"
     NODE_PORT_OTHER_PROTOCOL = (

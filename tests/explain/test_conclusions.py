@@ -300,6 +300,25 @@ class TestNodePortsOfFamilies:
         assert ":30080/tcp is a NodePort of Service port default/six:http for IPv6" in line
 
 
+@pytest.mark.parametrize("make_source", [of_objects, of_rules])
+@pytest.mark.parametrize(
+    ("what", "more"),
+    [
+        (
+            "192.0.2.12:30080",
+            "NodePort 30080/tcp is that of default/web:http, but 192.0.2.12 is not an address of this ",
+        ),
+        ("192.0.2.12:30080/udp", ""),
+        ("192.0.2.12:30081", ""),
+        ("192.0.2.12", ""),
+    ],
+)
+def test_node_port_of_another_node(make_source: Any, what: str, more: str) -> None:
+    source = make_source(*served("web", "10.96.0.10", ports=(service_port(node_port=30080),)))
+    _, _, after = first_line(what, source).partition("knft does not translate packets to it")
+    assert after == (f"; {more}node" if more else "")
+
+
 def test_address_is_named_in_its_canonical_form() -> None:
     assert first_line("01.2.3.4", of_objects()) == (
         "no Service has 1.2.3.4, and it is in no Service CIDR: knft does not translate packets to it"

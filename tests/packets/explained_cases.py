@@ -471,6 +471,14 @@ CASES = (
         "no Service has [$external.99]:80/tcp, and it is in no Service CIDR: knft does not translate packets to it",
     ),
     Case(
+        "[$external.99]:30020",
+        (S.NOT_A_FRONTEND, S.NODE_PORT_OF_NODE),
+        (
+            "no Service has [$external.99]:30020/tcp, and it is in no Service CIDR: knft does not translate packets to "
+            "it; NodePort 30020/tcp is that of default/served:http, but $external.99 is not an address of this node"
+        ),
+    ),
+    Case(
         "[$external.98]:80",
         (S.PROXY_MODE,),
         (
