@@ -32,13 +32,21 @@ def missing_service(
 
 
 def similar_services(name: NamespacedName, existing: Iterable[NamespacedName]) -> tuple[str, ...]:
-    """Return Services of the same name in other namespaces, then those with similar names, at most three."""
+    """Return the Service of a DNS name, those of the same name in other namespaces and of similar names, at most 3."""
     known = sorted(existing)
+    by_dns = [str(each) for each in known if each == _service_of_dns_name(name)]
     same = [str(each) for each in known if each.name == name.name]
     in_namespace = {each.name: str(each) for each in known if each.namespace == name.namespace}
     near = [in_namespace[each] for each in get_close_matches(name.name, in_namespace, cutoff=0.7)]
     alike = get_close_matches(str(name), [str(each) for each in known], cutoff=0.8)
-    return tuple(dict.fromkeys((*same, *near, *alike)))[:3]
+    return tuple(dict.fromkeys((*by_dns, *same, *near, *alike)))[:3]
+
+
+def _service_of_dns_name(name: NamespacedName) -> NamespacedName | None:
+    """Return the Service whose DNS name, as ``web.shop`` or ``web.shop.svc.cluster.local``, was taken for a name."""
+    labels = name.name.split(".")
+    is_dns_name = len(labels) > 1 and labels[2:3] in ([], ["svc"])
+    return NamespacedName(labels[1], labels[0]) if is_dns_name else None
 
 
 def missing_address(query: AddressQuery, index: FrontendIndex, probes: Probes) -> Iterator[Statement]:

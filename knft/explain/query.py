@@ -75,6 +75,10 @@ class _PartError(Exception):
 
 
 def _parse(text: str) -> Query:
+    if "://" in text:
+        host = re.split("[/?#]", text.partition("://")[2])[0]
+        msg = f"WHAT: {text!r} is a URL{f'; use {host!r}' if host else ''}; expected {_FORMS}"
+        raise UsageError(msg)
     in_brackets = text.startswith("[") and text.endswith("]")
     address = parse_address(text[1:-1] if in_brackets else text)
     if address is not None:

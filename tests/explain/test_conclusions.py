@@ -300,6 +300,15 @@ class TestNodePortsOfFamilies:
         assert ":30080/tcp is a NodePort of Service port default/six:http for IPv6" in line
 
 
+@pytest.mark.parametrize("suffix", ["", ".svc", ".svc.cluster.local", ".svc:80"])
+def test_dns_name_of_a_service(suffix: str) -> None:
+    found = service("web-np", namespace="shop")
+    line = first_line(f"web-np.shop{suffix}", of_objects(found))
+    name = f"default/web-np.shop{suffix.removesuffix(':80')}"
+    assert line == f"there is no Service {name}; did you mean shop/web-np?"
+    assert "did you mean" not in first_line("web-np.shop.pod", of_objects(found))
+
+
 @pytest.mark.parametrize("make_source", [of_objects, of_rules])
 @pytest.mark.parametrize(
     ("what", "more"),

@@ -56,7 +56,9 @@ def test_forms(text: str, query: Query) -> None:
         ("\x1b[31m", "is not the name of a Service"),
         ("10.96.0.31]", "'10.96.0.31]' is not the name of a Service"),
         ("[10.96.0.31", "'[10.96.0.31' is not the name of a Service"),
-        ("http://10.96.0.1:80", "'' is not a port from 1 to 65535, in 'http://10.96.0.1:80'; expected a Service"),
+        ("http://10.96.0.1:80", "'http://10.96.0.1:80' is a URL; use '10.96.0.1:80'; expected a Service"),
+        ("https://[fd00::1]/a?b#c", "is a URL; use '[fd00::1]'; expected a Service"),
+        ("http:///", "'http:///' is a URL; expected a Service"),
         ("10.0.0.1/24", "'10.0.0.1' is not the name of a namespace, in '10.0.0.1/24'; expected a Service"),
     ],
 )
