@@ -144,6 +144,10 @@ class Sentence(enum.Enum):
     OTHER_ZONE = "not used: its hints are for zone {zones}, and this node is in {zone}"
     HINTED_NODE = "not used: its hints are for node {nodes}"
     HAIRPIN = "an endpoint that connects to its own Service and gets itself sees the node's address as the source"
+    PODS_OF_THIS_NODE = (
+        "externalTrafficPolicy Local keeps the addresses of pods, so only pods of this node get replies from endpoints "
+        "on other nodes"
+    )
 
     # The kernel beside the objects.
     KERNEL_EQUAL = "the kernel's rules treat these packets in the same way"

@@ -19,7 +19,6 @@ from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
 from knft.model.objects import EndpointSlice
 from knft.model.plan import Frontend, FrontendKind, ServicePlan, TrafficAction
-from knft.protocols import Protocol
 from knft.track.size_limits import endpoints_error
 from knft.track.slices import PortKey, ports_of
 
@@ -76,7 +75,7 @@ class PortExplainer:
             affinity_seconds=service_port.affinity_seconds or None,
             # Not ``plan.allowed_sources``, which may have the load balancer IPs too, for the node's own packets.
             source_ranges=collapse(service_port.load_balancer_source_ranges) if service_port.load_balancer_vips else (),
-            notes=tuple(_notes(frontends, view, name.protocol)),
+            notes=tuple(_notes(plan, frontends, view)),
         )
 
     def _endpoints(
@@ -199,7 +198,17 @@ def _age(created: str) -> tuple[bool, str]:
     return (not created, created)
 
 
-def _notes(frontends: tuple[ExplainedFrontend, ...], view: FamilyView, protocol: Protocol) -> Iterator[Statement]:
-    probed = (each for each in frontends if each.outcomes)
-    if any(view.probes.has_hairpin(each.at, each.port, protocol) for each in probed):
+def _notes(plan: ServicePlan, frontends: tuple[ExplainedFrontend, ...], view: FamilyView) -> Iterator[Statement]:
+    probed = [each for each in frontends if each.outcomes]
+    if any(view.probes.has_hairpin(each.at, each.port, plan.name.protocol) for each in probed):
         yield state(Sentence.HAIRPIN)
+    external = [each for each in probed if each.kind != KIND_TEXTS[FrontendKind.CLUSTER_IP]]
+    if plan.port.external_policy_local and any(_sends_pods_away(each, plan) for each in external):
+        yield state(Sentence.PODS_OF_THIS_NODE)
+
+
+def _sends_pods_away(frontend: ExplainedFrontend, plan: ServicePlan) -> bool:
+    """Tell whether pods reach endpoints on other nodes with their own address as the source."""
+    local = {endpoint.key for endpoint in plan.endpoints.local}
+    kept = (each for each in frontend.outcomes if each.client == "pod" and each.source == "kept")
+    return any(not local.issuperset(each.endpoints) for each in kept)

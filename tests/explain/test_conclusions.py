@@ -300,6 +300,31 @@ class TestNodePortsOfFamilies:
         assert ":30080/tcp is a NodePort of Service port default/six:http for IPv6" in line
 
 
+class TestPodsOfOtherNodes:
+    """Policy Local keeps the addresses of pods, also of those that get no reply through this node."""
+
+    NOTE = (
+        "externalTrafficPolicy Local keeps the addresses of pods, so only pods of this node get replies from endpoints "
+        "on other nodes"
+    )
+    PORTS: ClassVar[dict[str, Any]] = {"type": "NodePort", "ports": (service_port(node_port=30080),)}
+    HERE, ELSEWHERE = endpoint("10.244.1.11", node="node-1"), endpoint("10.244.2.11", node="node-2")
+
+    @pytest.mark.parametrize(
+        ("policy", "endpoints", "is_noted"),
+        [
+            ("Local", (HERE, ELSEWHERE), True),
+            ("Local", (ELSEWHERE,), True),
+            ("Local", (HERE,), False),
+            ("Cluster", (HERE, ELSEWHERE), False),
+        ],
+    )
+    def test_note(self, policy: str, endpoints: tuple[Any, ...], is_noted: bool) -> None:  # noqa: FBT001 - a parameter
+        source = of_objects(service(external_traffic_policy=policy, **self.PORTS), _slice_of("web", *endpoints))
+        (port,) = explained("web", source).ports
+        assert (self.NOTE in [each.text for each in port.notes]) is is_noted
+
+
 @pytest.mark.parametrize("suffix", ["", ".svc", ".svc.cluster.local", ".svc:80"])
 def test_dns_name_of_a_service(suffix: str) -> None:
     found = service("web-np", namespace="shop")

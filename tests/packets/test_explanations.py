@@ -79,11 +79,13 @@ WITHOUT_PACKETS = frozenset(
         S.TABLE_CHANGED,
         S.TABLE_LEFT,
         S.QUARANTINED,
+        S.PODS_OF_THIS_NODE,
     }
 )
 """The sentences of ``tests/explain`` and ``tests/comparison/test_running.py``.
 
-These are other forms of sentences above, the one about a port of knft itself, and those about the running knft.
+These are other forms of sentences above, the one about a port of knft itself, those about the running knft, and the one
+about three nodes, because a scenario has one.
 """
 
 
@@ -218,8 +220,9 @@ def _check_port(explained: Explained, port: ExplainedPort) -> int:
         sent += explained.clients.check(frontend.outcomes, frontend.at, frontend.port, port.protocol)
         if not port.other_endpoints:
             check_used_endpoints(port, frontend)
-    for note in () if port.affinity_seconds or port.other_endpoints else port.notes:
-        assert note.kind == Sentence.HAIRPIN.kind
+    notes = {note.kind for note in port.notes}
+    assert notes <= {Sentence.HAIRPIN.kind, Sentence.PODS_OF_THIS_NODE.kind}
+    if Sentence.HAIRPIN.kind in notes and not (port.affinity_seconds or port.other_endpoints):
         assert any(explained.clients.reaches_itself(port, frontend) for frontend in owned)
     return sent
 
