@@ -43,7 +43,7 @@ def lint(*, paths: tuple[str, ...], against: tuple[str, ...], output: str, **opt
     before = scan_manifests(against, LINTED_KINDS) if against else None
     report = _report(scan, config, node, before)
     if before is not None:
-        notes = (*report.notes, *change_notes(config))
+        notes = (*report.notes, *change_notes(_objects(before), _objects(scan), config))
         report = replace(report, change=_change(before, scan, report, config, node), notes=notes)
     click.echo(
         msgspec.json.encode(report) + b"\n" if output == "json" else format_report(report, output_width()), nl=False
