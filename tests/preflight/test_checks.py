@@ -260,6 +260,22 @@ def test_remedies_name_commands_with_the_values_that_were_found() -> None:
     assert mode.remedy == "remove them after the switch with `knft cleanup --kube-proxy nftables`"
 
 
+def test_missing_cluster_cidr_is_the_likely_cause_of_differences() -> None:
+    without_file = replace(with_comparison(compared(DIFFERENT)), configuration=None)
+    (found,) = findings(without_file, "comparison")
+    assert found.remedy == (
+        "the likely cause is that no --cluster-cidr is given, so packets from pods count as packets from outside: give "
+        f"the value of kube-proxy's clusterCIDR, or its configuration file with --config; `{DIFF}` prints the "
+        "differences"
+    )
+    for config in (
+        replace(without_file.config, cluster_cidrs=("10.244.0.0/16",)),
+        replace(without_file.config, detect_local_mode="NodeCIDR"),
+    ):
+        (found,) = findings(replace(without_file, config=config), "comparison")
+        assert found.remedy == f"`{DIFF}` prints the differences"
+
+
 def test_sysctls_that_knft_changes_are_named() -> None:
     values = (
         DifferingValue("proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal", "0", 1),
