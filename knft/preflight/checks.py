@@ -7,6 +7,7 @@ from knft.preflight.comparison import check_comparison
 from knft.preflight.configuration import check_configuration
 from knft.preflight.connections import check_connections
 from knft.preflight.conntrack import check_conntrack
+from knft.preflight.contested import check_contested
 from knft.preflight.facts import Facts
 from knft.preflight.host import check_kernel, check_library, check_nft
 from knft.preflight.kube_proxy import check_kube_proxy
@@ -38,3 +39,4 @@ def _check_rules(facts: Facts) -> Iterator[Finding]:
     # With kube-proxy's file, knft has the cluster CIDR that kube-proxy has, or none as kube-proxy.
     lacks_cluster_cidr = facts.configuration is None and facts.config.lacks_cluster_cidr
     yield from check_comparison(facts.comparison, facts.diff_command, lacks_cluster_cidr=lacks_cluster_cidr)
+    yield from check_contested(facts.cluster)

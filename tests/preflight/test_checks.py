@@ -9,6 +9,8 @@ from knft.families import Family
 from knft.interpret.compare.report import DifferenceGroup, Report
 from knft.kernel.mark_routes import MarkRoute
 from knft.kernel.sysctls import DifferingValue
+from knft.model.names import ServicePortName
+from knft.model.service_port import ServicePort
 from knft.preflight.checks import check
 from knft.preflight.facts import ConfigurationFacts, ConntrackFacts, Facts, Unread
 from knft.preflight.report import Finding, State
@@ -19,6 +21,7 @@ from tests.preflight.facts import (
     HOST,
     NOT_READ,
     RULES,
+    WEB,
     chain,
     compared,
     connection,
@@ -274,6 +277,26 @@ def test_missing_cluster_cidr_is_the_likely_cause_of_differences() -> None:
     ):
         (found,) = findings(replace(without_file, config=config), "comparison")
         assert found.remedy == f"`{DIFF}` prints the differences"
+
+
+def test_contested_frontends_are_a_warning_also_if_the_comparison_is_equal_or_missing() -> None:
+    cluster = objects()
+    known = cluster.objects[Family.IPV4]
+    api, admin = ServicePortName("shop", "api", "http", "TCP"), ServicePortName("shop", "web", "admin", "TCP")
+    address = known.ports[WEB].external_ips
+    ports = {
+        **known.ports,
+        api: ServicePort("10.96.0.11", 80, "TCP", external_ips=address),
+        admin: ServicePort("10.96.0.10", 81, "TCP", node_port=30080),
+    }
+    contested = replace(cluster, objects={**cluster.objects, Family.IPV4: replace(known, ports=ports)})
+    for comparison, other in ((compared(), "ok"), (NOT_READ, "not checked")):
+        found = findings(ready_except(cluster=contested, comparison=comparison), "comparison")
+        assert [finding.state for finding in found] == ["warning", other]
+        assert found[0].text == (
+            "contested: shop/api:http and shop/web:http claim 203.0.113.9:80/tcp; kube-proxy's choice is not stable, "
+            "knft gives it to shop/api:http"
+        )
 
 
 def test_sysctls_that_knft_changes_are_named() -> None:
