@@ -80,7 +80,17 @@ def test_every_point_of_a_ready_node_is_ok() -> None:
     [
         (rules(errors=("refused",)), "undecided", "undecided: 1 check failed"),
         (host(unsupported=NOT_READ), "undecided", "undecided: 1 check failed"),
-        (ready_except(comparison=NO_INPUT, configuration=None), "ready", "ready to switch"),
+        (
+            ready_except(comparison=NO_INPUT, configuration=None),
+            "ready",
+            "ready, as far as checked: 2 points were not checked",
+        ),
+        (host(is_image=True), "ready", "ready, as far as checked: 1 point was not checked"),
+        (
+            replace(in_mode(Mode.IPVS), comparison=NO_INPUT),
+            "ready",
+            "ready, with 1 warning, as far as checked: 1 point was not checked",
+        ),
         (in_mode(Mode.IPVS), "ready", "ready, with 1 warning"),
         (in_mode(Mode.IPTABLES, Mode.IPVS), "ready", "ready, with 2 warnings"),
         (host(unsupported="no nat"), "not ready", "not ready: 1 problem"),
@@ -261,6 +271,15 @@ def test_remedies_name_commands_with_the_values_that_were_found() -> None:
     assert "`nft list chain inet firewall 'a; reboot'`" in name.remedy
     (mode,) = findings(in_mode(Mode.NFTABLES), "kube-proxy")
     assert mode.remedy == "remove them after the switch with `knft cleanup --kube-proxy nftables`"
+
+
+def test_knft_that_already_runs_is_named() -> None:
+    _, knft = findings(rules(knft_tables=("ip knft", "ip6 knft")), "kube-proxy")
+    assert knft == Finding(
+        "ok", "knft already runs here, or has run: the kernel has ip knft and ip6 knft", "`knft status` tells which"
+    )
+    unread, _ = findings(rules(knft_tables=NOT_READ), "kube-proxy")
+    assert (unread.state, unread.text) == ("not checked", "tables of knft: the kernel refused")
 
 
 def test_missing_cluster_cidr_is_the_likely_cause_of_differences() -> None:
