@@ -49,6 +49,11 @@ class Config(Struct, frozen=True):
         """Whether the input interface, and not the source address, identifies packets of local pods."""
         return self.detect_local_mode in ("BridgeInterface", "InterfaceNamePrefix")
 
+    @property
+    def lacks_cluster_cidr(self) -> bool:
+        """Whether no CIDR identifies the packets of pods, although the mode to detect local traffic needs one."""
+        return self.detect_local_mode == "ClusterCIDR" and not self.cluster_cidrs
+
     def cluster_cidr(self, family: Family) -> str | None:
         """Return the cluster CIDR (the range of all pods) of ``family``, or None if none is configured."""
         return next(iter(addresses.networks_of_family(self.cluster_cidrs, family)), None)

@@ -14,6 +14,7 @@ from knft.cli.text_layout import output_width
 from knft.comparison.manifest_changes import traffic_changes
 from knft.config import Config
 from knft.errors import UsageError
+from knft.lint.change_notes import change_notes
 from knft.lint.lint import lint as lint_manifests
 from knft.lint.manifests import manifests_of
 from knft.lint.report import LintReport, ManifestChange
@@ -42,7 +43,8 @@ def lint(*, paths: tuple[str, ...], against: tuple[str, ...], output: str, **opt
     before = scan_manifests(against, LINTED_KINDS) if against else None
     report = _report(scan, config, node, before)
     if before is not None:
-        report = replace(report, change=_change(before, scan, report, config, node))
+        notes = (*report.notes, *change_notes(_objects(before), _objects(scan), config))
+        report = replace(report, change=_change(before, scan, report, config, node), notes=notes)
     click.echo(
         msgspec.json.encode(report) + b"\n" if output == "json" else format_report(report, output_width()), nl=False
     )

@@ -60,6 +60,13 @@ def nodeport_problem(node: NodeView, config: Config, local_addresses: Collection
     return f"no {node.family.value} address accepts NodePorts: {reason}; give the node's address with --node-ip{usable}"
 
 
+def cluster_cidr_problem(config: Config) -> str:
+    """Return the problem of a missing ``--cluster-cidr``; clusters without a range of all pods have none."""
+    if not config.lacks_cluster_cidr:
+        return ""
+    return "no --cluster-cidr: packets from pods count as packets from outside"
+
+
 _DROPPED = "drop new connections to all its addresses that no Service has"
 
 

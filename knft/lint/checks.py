@@ -51,15 +51,14 @@ class Check(enum.Enum):
         "problem",
         "no {family} EndpointSlice of the Service has port {wanted}, only {found}",
         "{family} connections to this port are rejected",
-        "use the same name and protocol in the Service and in its EndpointSlices; if a controller writes them, make "
-        "targetPort name a port that the pods have",
+        "{remedy}",
     )
     SLICES_WITHOUT_PORTS = Texts(
         "problem",
         "the {family} EndpointSlices of the Service have endpoints, but no port with a name and a number (an empty "
         "name is valid)",
         _REJECTED,
-        "give the EndpointSlices a port with the name of the Service port and a number",
+        "{remedy}",
     )
     SERVICE_WITHOUT_ENDPOINTS = Texts(
         "problem",

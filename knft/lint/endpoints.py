@@ -24,6 +24,15 @@ _CHECKS = {
     Sentence.NONE_READY.kind: Check.NO_READY_ENDPOINT,
     Sentence.TOO_MANY_ENDPOINTS.kind: Check.TOO_MANY_ENDPOINTS,
 }
+_REMEDIES = {
+    Check.PORT_NAME_WITHOUT_SLICE: (
+        "use the same name and protocol in the Service and in its EndpointSlices; if a controller writes them, make "
+        "targetPort name a port that the pods have"
+    ),
+    Check.SLICES_WITHOUT_PORTS: "give the EndpointSlices a port with the name of the Service port and a number",
+}
+"""What to do about the ports of EndpointSlices that people write."""
+_CONTROLLER = "endpointslice-controller.k8s.io"
 _OF_SERVICE = frozenset({Check.SLICES_WITHOUT_PORTS, Check.SERVICE_WITHOUT_ENDPOINTS, Check.TOO_MANY_ENDPOINTS})
 """Checks about all ports of a Service, which findings do not list."""
 
@@ -98,7 +107,21 @@ class EndpointChecks:
         if check is Check.PORT_NAME_WITHOUT_SLICE:
             values["wanted"] = PortKey(port.name.port, port.name.protocol)
             values["found"] = listed(map(str, sorted(ports_of(slices))))
+        if check in _REMEDIES:
+            values["remedy"] = self._target_port_remedy(port, check) or _REMEDIES[check]
         return hit(check, service, port="" if check in _OF_SERVICE else port.text, family=family, **values)
+
+    def _target_port_remedy(self, port: PortOfService, check: Check) -> str:
+        """Return what to correct if the EndpointSlice controller found no pod with a port of targetPort's name."""
+        service = self._services[port.name.service]
+        slices = self._cluster.slices(port.name.service)
+        managers = {item.metadata.labels.managed_by for item in slices if item.metadata.labels is not None}
+        if service.spec.selector is None and _CONTROLLER not in managers:
+            return ""
+        key = (port.name.port, port.name.protocol)
+        ports = [each for each in service.spec.ports or () if check in _OF_SERVICE or (each.name, each.protocol) == key]
+        names = [repr(name) for name in dict.fromkeys(each.target_name for each in ports) if name]
+        return f"correct targetPort {listed(names)}, or the name of the pods' container port" if names else ""
 
     def _without_slices(self, service: NamespacedName) -> Hit:
         others = self._slices.get(service, [])

@@ -59,7 +59,8 @@ class LintReport(Struct, frozen=True):
     """The findings about manifests, the most serious first.
 
     ``services`` counts the Services, and ``nodes`` are those for which checks that depend on the node were made.
-    ``notes`` tell which checks were left out, and whether the name of the node is probably wrong. ``change`` is None
+    ``notes`` tell which checks were left out, which settings of nodes are probably wrong, and how many Services a
+    change deletes. ``change`` is None
     without ``--against``. ``version`` is the version of this format.
     """
 

@@ -63,9 +63,21 @@ class ObjectMeta(objects.ObjectMeta, frozen=True, rename="camel", gc=False):
     annotations: Annotations | None = None
 
 
+class ServicePortSpec(objects.ServicePortSpec, frozen=True, rename="camel", gc=False):
+    """A port of a Service with the pods' port, which the EndpointSlice controller reads."""
+
+    target_port: Any = None
+
+    @property
+    def target_name(self) -> str:
+        """The name of the pods' container port, "" if ``targetPort`` is no name."""
+        return _text(self.target_port)
+
+
 class ServiceSpec(objects.ServiceSpec, frozen=True, rename="camel", gc=False):
     """``Service.spec`` with fields that knft does not use."""
 
+    ports: tuple[ServicePortSpec, ...] | None = None
     external_name: Any = None
     load_balancer_ip: Any = field(name="loadBalancerIP", default=None)
     topology_keys: Any = None

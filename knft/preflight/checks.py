@@ -1,16 +1,19 @@
 """All checks in the order of the output."""
 
+from collections.abc import Iterator
+
 from knft.preflight.chains import check_base_chains
 from knft.preflight.comparison import check_comparison
 from knft.preflight.configuration import check_configuration
 from knft.preflight.connections import check_connections
 from knft.preflight.conntrack import check_conntrack
+from knft.preflight.contested import check_contested
 from knft.preflight.facts import Facts
 from knft.preflight.host import check_kernel, check_library, check_nft
 from knft.preflight.kube_proxy import check_kube_proxy
 from knft.preflight.marks import check_mark
 from knft.preflight.node import check_node
-from knft.preflight.report import Preflight, conclude, make_point
+from knft.preflight.report import Finding, Preflight, conclude, make_point
 
 
 def check(facts: Facts) -> Preflight:
@@ -26,7 +29,14 @@ def check(facts: Facts) -> Preflight:
         make_point("conntrack", check_conntrack(facts.conntrack)),
         make_point("packet mark", check_mark(rules, config.masquerade_bit)),
         make_point("node", check_node(facts.cluster)),
-        make_point("comparison", check_comparison(facts.comparison, facts.diff_command)),
+        make_point("comparison", _check_rules(facts)),
         make_point("connections", check_connections(facts.cluster)),
     )
     return conclude(config.node_name, points)
+
+
+def _check_rules(facts: Facts) -> Iterator[Finding]:
+    # With kube-proxy's file, knft has the cluster CIDR that kube-proxy has, or none as kube-proxy.
+    lacks_cluster_cidr = facts.configuration is None and facts.config.lacks_cluster_cidr
+    yield from check_comparison(facts.comparison, facts.diff_command, lacks_cluster_cidr=lacks_cluster_cidr)
+    yield from check_contested(facts.cluster)

@@ -7,10 +7,17 @@ from knft.preflight.facts import Unread
 from knft.preflight.report import Finding, not_checked
 
 _MAX_NAMED = 5
+_CLUSTER_CIDR = (
+    "the likely cause is that no --cluster-cidr is given, so packets from pods count as packets from outside: give the "
+    "value of kube-proxy's clusterCIDR, or its configuration file with --config"
+)
 
 
-def check_comparison(found: Report | Unread, command: str) -> Iterator[Finding]:
-    """Yield how many Services have packets with other outcomes; ``command`` prints the differences."""
+def check_comparison(found: Report | Unread, command: str, *, lacks_cluster_cidr: bool) -> Iterator[Finding]:
+    """Yield how many Services have packets with other outcomes; ``command`` prints the differences.
+
+    ``lacks_cluster_cidr`` tells that --cluster-cidr was probably forgotten, which explains most differences.
+    """
     if isinstance(found, Unread):
         yield not_checked("comparison", found)
         return
@@ -20,7 +27,8 @@ def check_comparison(found: Report | Unread, command: str) -> Iterator[Finding]:
     expected = sum(group.classes for group in groups if group.reason is not None)
     if unexpected:
         text = f"{_services(unexpected)} have other outcomes with knft than with the rules in the kernel"
-        yield Finding("problem", text, f"`{command}` prints the differences")
+        cause = f"{_CLUSTER_CIDR}; " if lacks_cluster_cidr else ""
+        yield Finding("problem", text, f"{cause}`{command}` prints the differences")
     if undecided:
         text = f"{_services(undecided)} reach rules that knft cannot interpret"
         yield Finding("warning", text, f"`{command}` prints these rules")

@@ -47,6 +47,7 @@ class RuleFacts(Struct, frozen=True):
 
     ``saved`` maps a backend, such as iptables-nft, to its rules; it is empty if iptables is not installed. ``errors``
     are those of reading iptables, ipsets and virtual servers. ``unread_tables`` are nftables tables of other programs.
+    ``knft_tables`` are knft's own, such as ``ip knft``.
     """
 
     base_chains: tuple[BaseChain, ...] | Unread
@@ -55,6 +56,7 @@ class RuleFacts(Struct, frozen=True):
     errors: tuple[str, ...]
     mark_routes: tuple[MarkRoute, ...] | Unread
     unread_tables: tuple[str, ...] | Unread
+    knft_tables: tuple[str, ...] | Unread = ()
 
 
 class ConfigurationFacts(Struct, frozen=True):

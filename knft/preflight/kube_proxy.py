@@ -18,6 +18,11 @@ def check_kube_proxy(rules: RuleFacts) -> Iterator[Finding]:
     """Yield kube-proxy's modes by its rules, and what differs when they are removed."""
     yield from (not_checked("rules of kube-proxy", Unread(error)) for error in rules.errors)
     yield from _modes(rules)
+    if isinstance(rules.knft_tables, Unread):
+        yield not_checked("tables of knft", rules.knft_tables)
+    elif rules.knft_tables:
+        tables = " and ".join(rules.knft_tables)
+        yield Finding("ok", f"knft already runs here, or has run: the kernel has {tables}", "`knft status` tells which")
     for backend, saved in rules.saved.items():
         for table in saved.tables:
             yield from _dropped_without_kube_proxy(backend, table)

@@ -125,7 +125,12 @@ def _read_rules() -> RuleFacts:
         tuple(dict.fromkeys(errors)),
         attempt(mark_routes),
         attempt(lambda: unread_tables(saved)),
+        attempt(_knft_tables),
     )
+
+
+def _knft_tables() -> tuple[str, ...]:
+    return tuple(sorted(f"{family} {name}" for family, name in table_flags() if name == TABLE))
 
 
 def _read_comparison(inputs: Inputs, rules: RuleFacts) -> Report | Unread:
@@ -135,10 +140,9 @@ def _read_comparison(inputs: Inputs, rules: RuleFacts) -> Report | Unread:
         return changes
     if inputs.configuration is not None and inputs.configuration.errors:
         return _INVALID
-    has_rules = attempt(lambda: any(name == TABLE for _, name in table_flags()) or any(rules.leftovers.values()))
-    if isinstance(has_rules, Unread):
-        return has_rules
-    if not has_rules:
+    if isinstance(rules.knft_tables, Unread):
+        return rules.knft_tables
+    if not (rules.knft_tables or any(rules.leftovers.values())):
         return _NO_RULES
     with without_log():
         return attempt(lambda: compare(LiveSides(inputs.config, lambda: changes).read()))

@@ -87,8 +87,17 @@ def conclude(node: str, points: tuple[Point, ...]) -> Preflight:
     elif failures:
         summary = f"undecided: {_count(failures, 'check')} failed"
     else:
-        summary = f"ready, with {_count(warnings, 'warning')}" if warnings else "ready to switch"
+        summary = _ready(warnings, sum(point.state == "not checked" for point in points))
     return Preflight(verdict, summary, node, warnings, problems, points)
+
+
+def _ready(warnings: int, unchecked: int) -> str:
+    """Return the summary without problems; ``unchecked`` counts points for which there was no input."""
+    with_warnings = f", with {_count(warnings, 'warning')}" if warnings else ""
+    if unchecked:
+        were = "was" if unchecked == 1 else "were"
+        return f"ready{with_warnings}, as far as checked: {_count(unchecked, 'point')} {were} not checked"
+    return f"ready{with_warnings}" if warnings else "ready to switch"
 
 
 def _count(number: int, noun: str) -> str:

@@ -56,6 +56,30 @@ def test_finding_is_in_the_broken_manifests_only(case: Case) -> None:
     assert lines(linted(*case.correct, before=case.before)) == []
 
 
+def _advice(*objects: Object) -> list[tuple[str, str]]:
+    return [(each.id, each.advice) for each in linted(*objects).findings if each.severity == "problem"]
+
+
+def test_ports_of_the_endpoint_slice_controller_are_corrected_in_the_service() -> None:
+    """It writes no port for a targetPort that no pod has: nobody can give its EndpointSlices another port."""
+    http = {"name": "http", "port": 80, "targetPort": "web"}
+    remedy = "correct targetPort 'web', or the name of the pods' container port"
+    unnamed = "give the EndpointSlices a port with the name of the Service port and a number"
+    controller = {"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}
+    own, managed = endpoint_slice(ports=[]), endpoint_slice(ports=[], labels=controller)
+    assert _advice(service(ports=[http]), own) == [("slices-without-ports", remedy)]
+    assert _advice(service(ports=[http], selector=None), managed) == [("slices-without-ports", remedy)]
+    assert _advice(service(ports=[http], selector=None), own) == [("slices-without-ports", unnamed)]
+    assert _advice(service(ports=[http | {"targetPort": 8080}]), managed) == [("slices-without-ports", unnamed)]
+
+    admin = {"name": "admin", "port": 81, "targetPort": "admin"}
+    assert _advice(service(ports=[http, admin]), own) == [
+        ("slices-without-ports", "correct targetPort 'web' and 'admin', or the name of the pods' container port")
+    ]
+    one = endpoint_slice(ports=[{"name": "admin", "port": 8081, "protocol": "TCP"}])
+    assert _advice(service(ports=[http, admin]), one) == [("port-name-without-slice", remedy)]
+
+
 def test_pods_outside_of_pod_cidrs_disable_the_check() -> None:
     """Then the network gives pods other addresses. Nodes' addresses are those of pods with hostNetwork."""
     pod: Object = {"targetRef": {"kind": "Pod", "name": "web-1"}}

@@ -99,6 +99,42 @@ def test_change_names_packets_and_findings(tmp_path: Path) -> None:
     assert same.stdout.startswith("no packet is treated differently on 2 nodes; 0 new findings, 0 gone\n")
 
 
+def test_missing_cluster_cidr_is_noted(tmp_path: Path) -> None:
+    """With policy Local, a node sends packets from pods to an endpoint elsewhere, and drops those from outside."""
+    pod_elsewhere = endpoint_slice(endpoint(1))
+    before = written(tmp_path / "before", node_port(), pod_elsewhere, *TWO_NODES)
+    after = written(tmp_path / "after", node_port(externalTrafficPolicy="Local"), pod_elsewhere, *TWO_NODES)
+    arguments = ("-f", after, "--against", before, "--node", "node-2")
+    note = (
+        "no --cluster-cidr: packets from pods count as packets from outside; give the value of the cluster, "
+        "clusterCIDR in kube-proxy's configuration"
+    )
+    without, given = report_of(*arguments), report_of(*arguments, "--cluster-cidr", "10.244.0.0/16")
+    assert (without.notes, given.notes) == ((note,), ())
+    assert report_of(*arguments, "--detect-local-mode", "NodeCIDR").notes == ()
+    assert report_of("-f", after, "--node", "node-2").notes == ()
+
+    assert without.change is not None
+    assert given.change is not None
+    assert all(each.is_loss for each in without.change.traffic)
+    (pods,) = (each for each in given.change.traffic if not each.is_loss)
+    assert (pods.example.split()[0], pods.after) == ("--from=10.244.0.0", "reaches 10.244.1.11:8080")
+
+
+def test_services_that_only_the_earlier_manifests_have_are_counted(tmp_path: Path) -> None:
+    """The operator may have named only the changed Service, and then sees losses of all others."""
+    cidr = ("--cluster-cidr", "10.244.0.0/16")
+    others = [service(name, clusterIP=f"10.96.0.{number}") for number, name in enumerate(("api", "dns"), 11)]
+    all_objects = written(tmp_path / "all", service(), *others, endpoint_slice(), *TWO_NODES)
+    changed = written(tmp_path / "changed", service(), endpoint_slice(), *TWO_NODES)
+    less = written(tmp_path / "less", service(), others[0], endpoint_slice(), *TWO_NODES)
+    note = "2 Services of --against are not in -f and count as deleted"
+    assert report_of("-f", changed, "--against", all_objects, *cidr).notes == (note,)
+    one = "1 Service of --against is not in -f and counts as deleted"
+    assert report_of("-f", less, "--against", all_objects, *cidr).notes == (one,)
+    assert report_of("-f", all_objects, "--against", changed, *cidr).notes == ()
+
+
 def test_findings_that_existed_before_the_change_are_counted() -> None:
     path = str(BROKEN / "refused-since-the-last-release.yaml")
     note = "note: 1 finding existed before the change; knft lint without --against lists all\n"

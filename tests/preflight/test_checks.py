@@ -9,6 +9,8 @@ from knft.families import Family
 from knft.interpret.compare.report import DifferenceGroup, Report
 from knft.kernel.mark_routes import MarkRoute
 from knft.kernel.sysctls import DifferingValue
+from knft.model.names import ServicePortName
+from knft.model.service_port import ServicePort
 from knft.preflight.checks import check
 from knft.preflight.facts import ConfigurationFacts, ConntrackFacts, Facts, Unread
 from knft.preflight.report import Finding, State
@@ -19,6 +21,7 @@ from tests.preflight.facts import (
     HOST,
     NOT_READ,
     RULES,
+    WEB,
     chain,
     compared,
     connection,
@@ -77,7 +80,17 @@ def test_every_point_of_a_ready_node_is_ok() -> None:
     [
         (rules(errors=("refused",)), "undecided", "undecided: 1 check failed"),
         (host(unsupported=NOT_READ), "undecided", "undecided: 1 check failed"),
-        (ready_except(comparison=NO_INPUT, configuration=None), "ready", "ready to switch"),
+        (
+            ready_except(comparison=NO_INPUT, configuration=None),
+            "ready",
+            "ready, as far as checked: 2 points were not checked",
+        ),
+        (host(is_image=True), "ready", "ready, as far as checked: 1 point was not checked"),
+        (
+            replace(in_mode(Mode.IPVS), comparison=NO_INPUT),
+            "ready",
+            "ready, with 1 warning, as far as checked: 1 point was not checked",
+        ),
         (in_mode(Mode.IPVS), "ready", "ready, with 1 warning"),
         (in_mode(Mode.IPTABLES, Mode.IPVS), "ready", "ready, with 2 warnings"),
         (host(unsupported="no nat"), "not ready", "not ready: 1 problem"),
@@ -258,6 +271,51 @@ def test_remedies_name_commands_with_the_values_that_were_found() -> None:
     assert "`nft list chain inet firewall 'a; reboot'`" in name.remedy
     (mode,) = findings(in_mode(Mode.NFTABLES), "kube-proxy")
     assert mode.remedy == "remove them after the switch with `knft cleanup --kube-proxy nftables`"
+
+
+def test_knft_that_already_runs_is_named() -> None:
+    _, knft = findings(rules(knft_tables=("ip knft", "ip6 knft")), "kube-proxy")
+    assert knft == Finding(
+        "ok", "knft already runs here, or has run: the kernel has ip knft and ip6 knft", "`knft status` tells which"
+    )
+    unread, _ = findings(rules(knft_tables=NOT_READ), "kube-proxy")
+    assert (unread.state, unread.text) == ("not checked", "tables of knft: the kernel refused")
+
+
+def test_missing_cluster_cidr_is_the_likely_cause_of_differences() -> None:
+    without_file = replace(with_comparison(compared(DIFFERENT)), configuration=None)
+    (found,) = findings(without_file, "comparison")
+    assert found.remedy == (
+        "the likely cause is that no --cluster-cidr is given, so packets from pods count as packets from outside: give "
+        f"the value of kube-proxy's clusterCIDR, or its configuration file with --config; `{DIFF}` prints the "
+        "differences"
+    )
+    for config in (
+        replace(without_file.config, cluster_cidrs=("10.244.0.0/16",)),
+        replace(without_file.config, detect_local_mode="NodeCIDR"),
+    ):
+        (found,) = findings(replace(without_file, config=config), "comparison")
+        assert found.remedy == f"`{DIFF}` prints the differences"
+
+
+def test_contested_frontends_are_a_warning_also_if_the_comparison_is_equal_or_missing() -> None:
+    cluster = objects()
+    known = cluster.objects[Family.IPV4]
+    api, admin = ServicePortName("shop", "api", "http", "TCP"), ServicePortName("shop", "web", "admin", "TCP")
+    address = known.ports[WEB].external_ips
+    ports = {
+        **known.ports,
+        api: ServicePort("10.96.0.11", 80, "TCP", external_ips=address),
+        admin: ServicePort("10.96.0.10", 81, "TCP", node_port=30080),
+    }
+    contested = replace(cluster, objects={**cluster.objects, Family.IPV4: replace(known, ports=ports)})
+    for comparison, other in ((compared(), "ok"), (NOT_READ, "not checked")):
+        found = findings(ready_except(cluster=contested, comparison=comparison), "comparison")
+        assert [finding.state for finding in found] == ["warning", other]
+        assert found[0].text == (
+            "contested: shop/api:http and shop/web:http claim 203.0.113.9:80/tcp; kube-proxy's choice is not stable, "
+            "knft gives it to shop/api:http"
+        )
 
 
 def test_sysctls_that_knft_changes_are_named() -> None:
