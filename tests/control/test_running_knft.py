@@ -150,6 +150,19 @@ def test_foreign_change_is_in_status_and_history(daemon: ControlledKnft) -> None
     assert "knft repaired the table at " in knft(daemon.namespace, "history").stdout
 
 
+def test_history_of_a_service_that_does_not_exist_says_so(daemon: ControlledKnft) -> None:
+    assert knft(daemon.namespace, "history", "wbe").stdout.splitlines() == [
+        "knft has no changes of Service default/wbe",
+        (
+            "the running knft has no Service default/wbe: it does not exist, is headless, or has label "
+            "service.kubernetes.io/service-proxy-name"
+        ),
+        "did you mean default/web?",
+    ]
+    assert daemon.ask("history", "wbe")["entries"] == []
+    assert "the running knft has no Service" not in knft(daemon.namespace, "history", "web").stdout
+
+
 def test_quarantined_service_is_in_status_and_in_history_when_released(daemon: ControlledKnft) -> None:
     refused = service("bad", 2)
     refused["spec"] |= {"clusterIP": REFUSED_ADDRESS, "clusterIPs": [REFUSED_ADDRESS], "ipFamilies": ["IPv4"]}
