@@ -42,6 +42,8 @@ def _indent(line: str) -> str:
 
 
 def _lines(history: History, selection: Selection) -> Iterator[str]:
+    if history.node:
+        yield f"node {history.node}"
     if history.dropped:
         yield f"{format_count(history.dropped, 'older change')} dropped: knft keeps the last ones in bounded memory"
     if not any(isinstance(entry, EndpointChange) for entry in history.entries) and (

@@ -181,11 +181,12 @@ def entry_time(entry: Entry) -> float:
 class History(Struct, frozen=True):
     """The answer to ``knft history``: the oldest entry first.
 
-    ``dropped`` counts entries that are gone, because the memory of the history is bounded.
+    ``dropped`` counts entries that are gone, because the memory of the history is bounded. ``node`` is the node's name.
     """
 
     entries: tuple[Entry, ...]
     dropped: int = 0
+    node: str = ""
 
 
 class SyncTotals(Struct):
@@ -223,7 +224,7 @@ class Counters(Struct, frozen=True):
     """The answer to ``knft top``. ``asked`` and ``read`` are times of the same monotonic clock, in seconds.
 
     ``read`` is when knft read the frontends' counters last, None if it counts no connections or has not read them yet;
-    it reads them every ``interval`` seconds. Frontends without connections are not listed.
+    it reads them every ``interval`` seconds. Frontends without connections are not listed. ``node`` is the node's name.
     """
 
     asked: float
@@ -232,3 +233,4 @@ class Counters(Struct, frozen=True):
     is_counting: bool
     syncs: dict[str, SyncTotals]
     frontends: tuple[FrontendCounters, ...] = ()
+    node: str = ""

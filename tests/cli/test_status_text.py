@@ -230,6 +230,13 @@ def test_lines_fit_the_terminal(width: int) -> None:
     assert max(len(line) for text in texts for line in text.splitlines()) <= width
 
 
+def test_first_line_of_a_history_names_the_node() -> None:
+    assert format_history(History((), node="node-1"), Selection("shop/db"), None).splitlines() == [
+        "node node-1",
+        "knft has no changes of Service shop/db",
+    ]
+
+
 def test_history_of_an_endpoint_that_may_not_be_listed() -> None:
     text = format_history(History((CHANGE, SERVICE_DELETED)), Selection(endpoint="10.244.1.20"), None)
     conclusions, _ = text.split("\n\n")
