@@ -29,6 +29,8 @@ class WatchProblems:
         self._now = now
         self._lock = threading.Lock()
         self._problems: dict[str, RetryDecision] = {}
+        self._since: dict[str, float] = {}
+        """When the problem of each resource began."""
         self._watched: set[str] = set()
         """The resources whose last request succeeded."""
         self._server_problem_since: float | None = None
@@ -42,10 +44,16 @@ class WatchProblems:
         with self._lock:
             return self._problems[resource].problem if resource in self._problems else ""
 
+    def longest(self) -> float | None:
+        """Return for how many seconds the oldest problem has lasted, None without a problem."""
+        with self._lock:
+            return self._now() - min(self._since.values()) if self._since else None
+
     def set_problem(self, resource: str, decision: RetryDecision) -> None:
         """Record and log the problem of a resource."""
         with self._lock:
             self._problems[resource] = decision
+            self._since.setdefault(resource, self._now())
             self._watched.discard(resource)
             if not decision.affects_server:
                 log.log(self._log_level(resource, decision), "%s; retrying", decision.problem)
@@ -63,6 +71,7 @@ class WatchProblems:
         """Record and log that a resource is watched again."""
         with self._lock:
             before = self._problems.pop(resource, None)
+            self._since.pop(resource, None)
             self._watched.add(resource)
             if before is not None and not before.affects_server:
                 log.info("watching %s again", resource)

@@ -267,7 +267,14 @@ class ApiServerFeed:
         source, server = self._source, without_credentials(self._client.server)
         if source is None:
             return SourceStatus("API server", server, unlisted=WATCHED_RESOURCES)
-        return SourceStatus("API server", server, source.problems(), unlisted=source.unlisted())
+        return SourceStatus(
+            "API server",
+            server,
+            source.problems(),
+            unlisted=source.unlisted(),
+            last_message_age=source.last_message_age(),
+            problem_age=source.problem_age(),
+        )
 
     def is_eligible(self) -> bool:
         """Return whether the Node exists and is not being removed."""

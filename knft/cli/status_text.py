@@ -92,9 +92,11 @@ def _source(source: SourceStatus) -> Iterator[_Line]:
 
 
 def _connection(source: SourceStatus) -> str:
+    heard = "" if source.last_message_age is None else f"; last heard {format_seconds(source.last_message_age)} ago"
     if source.problems:
-        return "with problems"
-    return f"not listed yet: {', '.join(source.unlisted)}" if source.unlisted else "connected"
+        since = "" if source.problem_age is None else f" for {format_seconds(source.problem_age)}"
+        return f"with problems{since}{heard}"
+    return f"not listed yet: {', '.join(source.unlisted)}" if source.unlisted else f"connected{heard}"
 
 
 def _conntrack(conntrack: ConntrackStatus) -> str:

@@ -25,6 +25,8 @@ class SourceStatus(Struct, frozen=True):
 
     ``problems`` are why resources cannot be watched, or what is wrong with the manifests. ``files`` counts the
     manifests by state. ``unlisted`` are the resources that the API server has not listed since the start.
+    ``last_message_age`` is the time since its last answer, event or bookmark, which it sends about once a minute;
+    ``problem_age`` is for how long a resource cannot be watched.
     """
 
     kind: str
@@ -32,6 +34,8 @@ class SourceStatus(Struct, frozen=True):
     problems: tuple[str, ...] = ()
     files: dict[str, int] = {}
     unlisted: tuple[str, ...] = ()
+    last_message_age: float | None = None
+    problem_age: float | None = None
 
 
 class NamedProblems(Struct, frozen=True):

@@ -43,6 +43,20 @@ def test_each_kind_of_problem_is_logged(caplog: pytest.LogCaptureFixture) -> Non
     ]
 
 
+def test_age_is_that_of_the_oldest_problem(caplog: pytest.LogCaptureFixture) -> None:
+    log_check = LogCheck(caplog)
+    assert log_check.problems.longest() is None
+    for log_check.now, name, decision in ((10.0, "services", REFUSED), (15.0, "nodes", REFUSED)):
+        log_check.problems.set_problem(name, decision)
+    log_check.now = 20.0
+    log_check.problems.set_problem("services", UNTRUSTED)
+    assert log_check.problems.longest() == 10.0
+    log_check.problems.clear_problem("services")
+    assert log_check.problems.longest() == 5.0
+    log_check.problems.clear_problem("nodes")
+    assert log_check.problems.longest() is None
+
+
 def test_a_kind_is_logged_at_most_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     log_check = LogCheck(caplog)
     for second in range(601):

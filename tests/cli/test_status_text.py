@@ -207,6 +207,22 @@ def test_conclusion_says_that_all_rules_are_in_force_only_if_they_are(state: str
     assert format_status(status, None).splitlines()[0] == expected
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ({"last_message_age": 28.0}, "connected; last heard 28.0 s ago"),
+        (
+            {"problems": ("cannot watch nodes: refused",), "problem_age": 12.0, "last_message_age": 40.0},
+            "with problems for 12.0 s; last heard 40.0 s ago",
+        ),
+        ({"problems": ("cannot watch nodes: refused",), "problem_age": 12.0}, "with problems for 12.0 s"),
+    ],
+)
+def test_status_tells_when_the_api_server_was_heard_last(source: dict[str, Any], expected: str) -> None:
+    status = structs.replace(READY, source=SourceStatus("API server", "https://192.0.2.10:6443", **source))
+    assert f"API server    https://192.0.2.10:6443, {expected}\n" in format_status(status, None)
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_text_of_a_history(width: str) -> None:
     assert format_history(HISTORY, Selection(), WIDTHS[width]) == golden(f"history-{width}")
