@@ -70,6 +70,8 @@ class Reflector:
         """Set once the resource has been listed."""
         self.listed_or_unavailable = threading.Event()
         """Set once the resource has been listed, or is known to be missing or forbidden."""
+        self.last_message_at: float | None = None
+        """When the server's last answer, event or bookmark arrived; None before that."""
         self._client = client
         self._store = store
         self._handle_changes = handle_changes
@@ -170,7 +172,7 @@ class Reflector:
             self._receive_stream(request, stream)
 
     def _record_response(self) -> None:
-        self._response_started_at = self._now()
+        self._response_started_at = self.last_message_at = self._now()
         self._list_watch.on_response()
         if not self._problem_needs_events:
             self._problems.clear_problem(self.resource.name)
@@ -206,7 +208,8 @@ class Reflector:
 
     def _handle_events(self, request: ListWatchRequest, stream: Stream, events: WatchEvents) -> None:
         self._received_events = True
-        if self._idle_timeout.data_received(self._now()) and not self._is_listing:
+        self.last_message_at = self._now()
+        if self._idle_timeout.data_received(self.last_message_at) and not self._is_listing:
             self._set_watch_timeout(request, stream)
         if self._problem_needs_events:
             self._problem_needs_events = False

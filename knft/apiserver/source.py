@@ -42,6 +42,7 @@ class ApiServerSource:
         """
         self._client = client
         self._on_failure = on_failure
+        self._now = now
         self._problems = WatchProblems(now)
         self._listed_or_stopped = threading.Event()
         self._reflectors = {
@@ -115,6 +116,11 @@ class ApiServerSource:
     def unwatched_seconds(self) -> dict[str, float]:
         """Return for how many seconds each resource that cannot be watched now has not been watched."""
         return self._problems.problem_seconds()
+
+    def last_message_age(self) -> float | None:
+        """Return how many seconds ago the last answer, event or bookmark of any resource arrived; None before that."""
+        times = [each.last_message_at for each in self._reflectors.values() if each.last_message_at is not None]
+        return self._now() - max(times) if times else None
 
     def unlisted(self) -> tuple[str, ...]:
         """Return the resources that have not been listed yet, and are not known to be missing."""

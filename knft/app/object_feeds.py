@@ -273,6 +273,7 @@ class ApiServerFeed:
             source.problems(),
             unlisted=source.unlisted(),
             unwatched_seconds=source.unwatched_seconds(),
+            last_message_age=source.last_message_age(),
         )
 
     def is_eligible(self) -> bool:

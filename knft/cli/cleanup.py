@@ -18,15 +18,19 @@ log = logging.getLogger("knft")
 def cleanup(output: Output, *, wait_for_lock: bool = False, force: bool = False, dry_run: bool = False) -> None:
     """Remove the tables of both families, and print which of them existed; raise KernelError after a failure.
 
-    With ``dry_run``, remove nothing, and print each object that would be removed.
+    With ``dry_run``, remove nothing, and print what would be removed, also while another knft process runs.
 
-    If another knft process runs in this network namespace, raise InstanceLockedError; wait for its exit first if
-    ``wait_for_lock`` is set, or remove the tables nevertheless if ``force`` is set.
+    Otherwise, if another knft process runs in this network namespace, raise InstanceLockedError; wait for its exit
+    first if ``wait_for_lock`` is set, or remove the tables nevertheless if ``force`` is set.
     """
     require_privilege()
     try:
         lock: AbstractContextManager[object] = take_instance_lock(wait=wait_for_lock and not force)
     except InstanceLockedError as error:
+        if dry_run:
+            _remove_tables(output, dry_run=True)
+            output.print(f"{error}; stop it before the cleanup, because it would create the tables again")
+            return
         if not force:
             msg = (
                 f"{error}; stop it first, because it would create the tables again (`knft cleanup --force` removes "

@@ -351,11 +351,11 @@ def lint(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
 @click.option("--force", is_flag=True,
               help="Remove the tables although another knft process runs, which will create them again.")  # fmt: skip
 @click.option("--dry-run", is_flag=True,
-              help="Remove nothing; print each table, chain, rule, set and server that would be removed.")  # fmt: skip
+              help="Remove nothing; print what would be removed: tables with counts, and other objects.")  # fmt: skip
 def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool, dry_run: bool) -> None:
     """Remove knft's tables of both IP families. `knft run --cleanup` removes kube-proxy's leftovers as well.
 
-    If another knft process runs in this network namespace, remove nothing.
+    If another knft process runs in this network namespace, remove nothing. --dry-run is possible while it runs.
 
     With --kube-proxy, remove kube-proxy's leftovers instead; knft's tables stay. Stop kube-proxy first.
 

@@ -1,35 +1,25 @@
 """``knft history``: asks the running knft for its last changes, selects some, and prints them."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 
 import click
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
-from knft.cli.history_text import format_history, names_endpoint
+from knft.cli.history_text import Selection, format_history, names_endpoint
 from knft.cli.text_layout import output_width
 from knft.control.client import ask, decode
-from knft.control.messages import HISTORY_PATH, EndpointChange, Entry, History, entry_time
+from knft.control.messages import HISTORY_PATH, EndpointChange, Entry, FirstSync, History, entry_time
 from knft.durations import parse_unsigned
 from knft.errors import UsageError
+from knft.explain.missing import missing_service
 from knft.explain.query import AddressQuery, ServiceQuery, parse_query
+from knft.explain.sentences import Sentence
 from knft.model.endpoint import endpoint_key
-
-
-class Selection(Struct, frozen=True):
-    """Which changes to print: of a Service (``namespace/name``), of an endpoint, since a time; "" and 0 select all.
-
-    ``port`` is the name of one of the Service's ports, None for all. ``endpoint`` is an address, or an address and a
-    port as in the answer.
-    """
-
-    service: str = ""
-    port: str | None = None
-    endpoint: str = ""
-    since: float = 0.0
+from knft.model.names import NamespacedName
 
 
 def history(service: str | None, endpoint: str | None, since: str | None, output: str) -> None:
@@ -38,13 +28,36 @@ def history(service: str | None, endpoint: str | None, since: str | None, output
         *(service_name(service) if service is not None else ("", None)),
         endpoint_name(endpoint) if endpoint is not None else "",
         since_time(since, time.time()) if since is not None else 0.0,
+        since_text(since) if since is not None else "",
     )
     found = decode(ask(HISTORY_PATH), History)
     selected = structs.replace(found, entries=tuple(filter(selector(selection), found.entries)))
+    unknown = _unknown_service(selection, found)
+    if unknown:
+        selected = structs.replace(selected, entries=())
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(selected), indent=2).decode())
         return
-    click.echo(format_history(selected, selection.endpoint, output_width()), nl=False)
+    click.echo(format_history(selected, selection, output_width(), unknown), nl=False)
+
+
+def _unknown_service(selection: Selection, found: History) -> tuple[str, ...]:
+    """Return sentences if the running knft neither has the selected Service nor a change of it."""
+    if not selection.service or selection.service in {
+        entry.service for entry in found.entries if isinstance(entry, EndpointChange)
+    }:
+        return ()
+    from knft.control.object_reader import ObjectReader  # noqa: PLC0415 - few commands need the objects
+
+    names = {NamespacedName(each.metadata.namespace, each.metadata.name) for each in ObjectReader().services()}
+    return unknown_service(NamespacedName(*selection.service.split("/")), names)
+
+
+def unknown_service(name: NamespacedName, existing: Collection[NamespacedName]) -> tuple[str, ...]:
+    """Return that the running knft does not have a Service, and similar names; nothing if it has the Service."""
+    if name in existing:
+        return ()
+    return tuple(each.text for each in missing_service(name, existing, Sentence.UNKNOWN_SERVICE))
 
 
 def service_name(text: str) -> tuple[str, str | None]:
@@ -83,14 +96,21 @@ def since_time(text: str, now: float) -> float:
     return (time_of_day if time_of_day.tzinfo is not None else time_of_day.replace(tzinfo=UTC)).timestamp()
 
 
+def since_text(text: str) -> str:
+    """Return a valid ``--since`` as part of a sentence."""
+    return f"since {text}" if parse_unsigned(text) is None else f"in the last {text}"
+
+
 def selector(selection: Selection) -> Callable[[Entry], bool]:
     """Return whether to print an entry. Changes of a table may concern any Service, but name no endpoint.
+
+    The first sync concerns all Services, and says nothing about one of them.
 
     A change that does not list all of its endpoints may concern the one that is looked for.
     """
 
     def is_selected(entry: Entry) -> bool:
-        if entry_time(entry) < selection.since:
+        if entry_time(entry) < selection.since or (selection.service and isinstance(entry, FirstSync)):
             return False
         if not isinstance(entry, EndpointChange):
             return not selection.endpoint

@@ -1,7 +1,9 @@
 """Formats the answer to ``knft history`` as text: the time, content and cause of each change."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+
+from msgspec import Struct
 
 from knft.cli.text_layout import format_seconds, wrapped
 from knft.control.messages import Cause, EndpointChange, Entry, FirstSync, History, TableChange
@@ -10,9 +12,26 @@ from knft.present.formatting import format_count
 _INDENT = "    "
 
 
-def format_history(history: History, endpoint: str, width: int | None) -> str:
-    """Return the lines of a history, at most ``width`` columns wide; that of an endpoint begins with a conclusion."""
-    lines = list(_lines(history, endpoint))
+class Selection(Struct, frozen=True):
+    """Which changes to print: of a Service (``namespace/name``), of an endpoint, since a time; "" and 0 select all.
+
+    ``port`` is the name of one of the Service's ports, None for all. ``endpoint`` is an address, or an address and a
+    port as in the answer. ``since_text`` is the time in words.
+    """
+
+    service: str = ""
+    port: str | None = None
+    endpoint: str = ""
+    since: float = 0.0
+    since_text: str = ""
+
+
+def format_history(history: History, selection: Selection, width: int | None, unknown: Sequence[str] = ()) -> str:
+    """Return the lines of a history, at most ``width`` columns wide; that of an endpoint begins with a conclusion.
+
+    ``unknown`` are the sentences about a selected Service that the running knft does not have.
+    """
+    lines = [*_lines(history, selection), *unknown]
     return "".join(
         f"{folded}\n" for line in lines for folded in wrapped(_indent(line), line.lstrip(), width, f"{_indent(line)}  ")
     )
@@ -22,17 +41,28 @@ def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-def _lines(history: History, endpoint: str) -> Iterator[str]:
+def _lines(history: History, selection: Selection) -> Iterator[str]:
+    if history.node:
+        yield f"node {history.node}"
     if history.dropped:
         yield f"{format_count(history.dropped, 'older change')} dropped: knft keeps the last ones in bounded memory"
-    if not history.entries:
-        about = f" of endpoint {endpoint}" if endpoint else ""
-        yield f"no such change{about} since the start of knft" if not history.dropped else f"no such change{about}"
-        return
-    if endpoint:
-        yield from _conclusions(history, endpoint)
+    if not any(isinstance(entry, EndpointChange) for entry in history.entries) and (
+        selection.service or not history.entries
+    ):
+        yield _no_changes(selection, has_dropped=history.dropped > 0)
+    elif selection.endpoint:
+        yield from _conclusions(history, selection.endpoint)
     for entry in history.entries:
         yield from _entry(entry)
+
+
+def _no_changes(selection: Selection, *, has_dropped: bool) -> str:
+    endpoint = f" of endpoint {selection.endpoint}" if selection.endpoint else ""
+    since = f" {selection.since_text}" if selection.since_text else ""
+    if selection.service:
+        port = f" port {selection.service}:{selection.port}" if selection.port else f" {selection.service}"
+        return f"knft has no changes of Service{port}{endpoint}{since}"
+    return f"no such change{endpoint}{since or ('' if has_dropped else ' since the start of knft')}"
 
 
 def _conclusions(history: History, endpoint: str) -> Iterator[str]:

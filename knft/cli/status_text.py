@@ -92,9 +92,12 @@ def _source(source: SourceStatus) -> Iterator[_Line]:
 
 
 def _connection(source: SourceStatus) -> str:
+    heard = "" if source.last_message_age is None else f"; last heard {format_seconds(source.last_message_age)} ago"
     if source.problems:
-        return "with problems"
-    return f"not listed yet: {', '.join(source.unlisted)}" if source.unlisted else "connected"
+        longest = max(source.unwatched_seconds.values(), default=None)
+        since = "" if longest is None else f" for {format_seconds(longest)}"
+        return f"with problems{since}{heard}"
+    return f"not listed yet: {', '.join(source.unlisted)}" if source.unlisted else f"connected{heard}"
 
 
 def _conntrack(conntrack: ConntrackStatus) -> str:

@@ -1,8 +1,7 @@
-"""Removes a table, or describes its contents, which are removed together with it."""
+"""Removes a table, or counts its contents, which are removed together with it."""
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 
 from knft.cli.output import Output
 from knft.families import Family
@@ -15,7 +14,7 @@ WOULD_BE_REMOVED = "would be removed"
 
 
 def remove_table(library: WorkerProcess, family: Family, name: str, output: Output, *, dry_run: bool) -> None:
-    """Remove a table, or with ``dry_run`` print its contents, and print whether it existed; raise KernelError."""
+    """Remove a table, or with ``dry_run`` print what it has, and print whether it existed; raise KernelError."""
     table = f"table {family.nft} {name}"
     if not dry_run:
         removed = KernelTable(library, family, name).remove()
@@ -25,22 +24,12 @@ def remove_table(library: WorkerProcess, family: Family, name: str, output: Outp
     if listing is None:
         output.print(f"{table}: not found")
         return
-    output.print(f"{table}: {WOULD_BE_REMOVED}")
-    for each in describe_contents(listing, family.nft, name):
-        output.print(f"{each}: {WOULD_BE_REMOVED}")
+    output.print(f"{table}, with {describe_contents(listing)}: {WOULD_BE_REMOVED}")
 
 
-def describe_contents(listing: str, family: str, table: str) -> Iterator[str]:
-    """Yield each chain, set, map and other object of a table that ``nft -j list table`` has listed."""
+def describe_contents(listing: str) -> str:
+    """Return how many chains, sets, maps and so on a table has that ``nft -j list table`` has listed."""
     items = [pair for item in json.loads(listing)["nftables"] for pair in item.items()]
-    rules = Counter(value["chain"] for kind, value in items if kind == "rule")
-    for kind, value in items:
-        if kind in ("metainfo", "table", "rule"):
-            continue
-        name = value["name"]
-        details = ""
-        if kind == "chain":
-            details = f", with {format_count(rules[name], 'rule')}"
-        elif kind in ("set", "map"):
-            details = f", with {format_count(len(value.get('elem', ())), 'element')}"
-        yield f"{kind} {family} {table} {name}{details}"
+    counts = Counter(kind for kind, _ in items if kind not in ("metainfo", "table"))
+    counts["element"] = sum(len(value.get("elem", ())) for kind, value in items if kind in ("set", "map"))
+    return ", ".join(format_count(count, kind) for kind, count in counts.items() if count) or "nothing in it"

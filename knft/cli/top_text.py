@@ -58,6 +58,7 @@ class Top(Struct, frozen=True):
     syncs: tuple[SyncRate, ...]
     services: tuple[Row, ...] = field(default=())
     frontends: tuple[Row, ...] = field(default=())
+    node: str = ""
 
 
 def rates(before: Counters, after: Counters) -> Top:
@@ -68,11 +69,11 @@ def rates(before: Counters, after: Counters) -> Top:
         for family, totals in after.syncs.items()
     )
     if before.read is None or after.read is None or after.read <= before.read:
-        return Top(after.is_counting, 0.0, syncs)
+        return Top(after.is_counting, 0.0, syncs, node=after.node)
     seconds = after.read - before.read
     earlier = {_identity(each): each for each in before.frontends}
     frontends = tuple(_row(each, earlier.get(_identity(each)), seconds) for each in after.frontends)
-    return Top(after.is_counting, seconds, syncs, tuple(_by_service(frontends)), frontends)
+    return Top(after.is_counting, seconds, syncs, tuple(_by_service(frontends)), frontends, after.node)
 
 
 def _sync_rate(family: str, before: SyncTotals, after: SyncTotals, seconds: float) -> SyncRate:
@@ -146,11 +147,12 @@ def _sorted_number(row: Row, sorting: Sorting) -> float:
 
 
 def format_top(top: Top, selection: Selection, width: int | None = None, height: int | None = None) -> str:
-    """Return the syncs and the table of connections, at most ``height`` lines of ``width`` columns.
+    """Return the node, the syncs and the table of connections, at most ``height`` lines of ``width`` columns.
 
     Long names are shortened, so that the numbers beside them are visible.
     """
-    lines = [*_sync_lines(top.syncs), "", *_connection_lines(top, selection, width)]
+    node = [f"node {escape_invisible(top.node)}"] if top.node else []
+    lines = [*node, *_sync_lines(top.syncs), "", *_connection_lines(top, selection, width)]
     shown = lines if height is None else lines[:height]
     return "".join(f"{(line if width is None else line[:width]).rstrip()}\n" for line in shown)
 

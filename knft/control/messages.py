@@ -26,6 +26,7 @@ class SourceStatus(Struct, frozen=True):
     ``problems`` are why resources cannot be watched, or what is wrong with the manifests. ``files`` counts the
     manifests by state. ``unlisted`` are the resources that the API server has not listed since the start.
     ``unwatched_seconds`` says for how long resources have not been watched, of those that cannot be watched.
+    ``last_message_age`` is the time since its last answer, event or bookmark, which it sends about once a minute.
     """
 
     kind: str
@@ -34,6 +35,7 @@ class SourceStatus(Struct, frozen=True):
     files: dict[str, int] = {}
     unlisted: tuple[str, ...] = ()
     unwatched_seconds: dict[str, float] = {}
+    last_message_age: float | None = None
 
 
 class NamedProblems(Struct, frozen=True):
@@ -183,11 +185,12 @@ def entry_time(entry: Entry) -> float:
 class History(Struct, frozen=True):
     """The answer to ``knft history``: the oldest entry first.
 
-    ``dropped`` counts entries that are gone, because the memory of the history is bounded.
+    ``dropped`` counts entries that are gone, because the memory of the history is bounded. ``node`` is the node's name.
     """
 
     entries: tuple[Entry, ...]
     dropped: int = 0
+    node: str = ""
 
 
 class SyncTotals(Struct):
@@ -225,7 +228,7 @@ class Counters(Struct, frozen=True):
     """The answer to ``knft top``. ``asked`` and ``read`` are times of the same monotonic clock, in seconds.
 
     ``read`` is when knft read the frontends' counters last, None if it counts no connections or has not read them yet;
-    it reads them every ``interval`` seconds. Frontends without connections are not listed.
+    it reads them every ``interval`` seconds. Frontends without connections are not listed. ``node`` is the node's name.
     """
 
     asked: float
@@ -234,3 +237,4 @@ class Counters(Struct, frozen=True):
     is_counting: bool
     syncs: dict[str, SyncTotals]
     frontends: tuple[FrontendCounters, ...] = ()
+    node: str = ""

@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import structs
 
 from knft.configuration.settings import Settings
 from knft.control.messages import COUNTERS_PATH, HISTORY_PATH, OBJECTS_PATH, STATUS_PATH, SourceStatus
@@ -136,10 +137,12 @@ class Monitoring:
             return Response(HTTPStatus.OK, msgspec.json.encode(read_status(status_sources())), JSON)
 
         def history() -> Response:
-            return Response(HTTPStatus.OK, msgspec.json.encode(self.history.read()), JSON)
+            found = structs.replace(self.history.read(), node=self._config.node_name)
+            return Response(HTTPStatus.OK, msgspec.json.encode(found), JSON)
 
         def counters() -> Response:
-            found = self.sync_totals.read(self.kernel_counters.services)
+            counted = self.sync_totals.read(self.kernel_counters.services)
+            found = structs.replace(counted, node=self._config.node_name)
             return Response(HTTPStatus.OK, msgspec.json.encode(found), JSON)
 
         pages = Router({STATUS_PATH: status, HISTORY_PATH: history, COUNTERS_PATH: counters})

@@ -40,13 +40,17 @@ def test_status_from_the_start_until_the_api_server_is_away(knft: ApiServerKnft,
     status = ask(knft, "status")
     assert status["families"]["IPv4"]["node_address"] == "192.0.2.11"
     assert (status["services"], status["source"]["problems"]) == (1, [])
-    assert f"\nAPI server    {server.url}, connected\n" in run_knft(knft.namespace, "status").stdout
+    assert status["source"]["unwatched_seconds"] == {}
+    assert status["source"]["last_message_age"] >= 0
+    text = run_knft(knft.namespace, "status").stdout
+    assert f"\nAPI server    {server.url}, connected; last heard " in text
 
     server.close()
     knft.wait_until(lambda: bool(ask(knft, "status")["source"]["problems"]))
     status = ask(knft, "status")
     assert status["problem"] == ""
     assert "cannot watch" in status["source"]["problems"][0]
+    assert max(status["source"]["unwatched_seconds"].values()) <= status["source"]["last_message_age"]
     text = run_knft(knft.namespace, "status").stdout
     assert text.startswith("knft is ready, with problems: not all objects of the API server can be watched\n")
 

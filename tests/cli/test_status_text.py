@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from knft.cli.history import Selection, endpoint_name, selector, service_name, since_time
-from knft.cli.history_text import format_history
+from knft.cli.history import endpoint_name, selector, service_name, since_text, since_time, unknown_service
+from knft.cli.history_text import Selection, format_history
 from knft.cli.status_text import format_status
 from knft.control.messages import (
     AuditStatus,
@@ -24,6 +24,7 @@ from knft.control.messages import (
     TableChange,
 )
 from knft.errors import UsageError
+from knft.model.names import NamespacedName
 
 GOLDEN = Path(__file__).parent / "golden"
 WIDTHS = {"80": 80, "200": 200, "piped": None}
@@ -206,36 +207,73 @@ def test_conclusion_says_that_all_rules_are_in_force_only_if_they_are(state: str
     assert format_status(status, None).splitlines()[0] == expected
 
 
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ({"last_message_age": 28.0}, "connected; last heard 28.0 s ago"),
+        (
+            {
+                "problems": ("cannot watch nodes: refused",),
+                "unwatched_seconds": {"nodes": 12.0, "services": 5.0},
+                "last_message_age": 40.0,
+            },
+            "with problems for 12.0 s; last heard 40.0 s ago",
+        ),
+        (
+            {"problems": ("cannot watch nodes: refused",), "unwatched_seconds": {"nodes": 12.0, "services": 5.0}},
+            "with problems for 12.0 s",
+        ),
+    ],
+)
+def test_status_tells_when_the_api_server_was_heard_last(source: dict[str, Any], expected: str) -> None:
+    status = structs.replace(READY, source=SourceStatus("API server", "https://192.0.2.10:6443", **source))
+    assert f"API server    https://192.0.2.10:6443, {expected}\n" in format_status(status, None)
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_text_of_a_history(width: str) -> None:
-    assert format_history(HISTORY, "", WIDTHS[width]) == golden(f"history-{width}")
+    assert format_history(HISTORY, Selection(), WIDTHS[width]) == golden(f"history-{width}")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_history_of_an_endpoint_begins_with_its_conclusion(width: str) -> None:
     found = History((CHANGE,))
-    assert format_history(found, "10.244.1.20", WIDTHS[width]) == golden(f"history-endpoint-{width}")
+    assert format_history(found, Selection(endpoint="10.244.1.20"), WIDTHS[width]) == golden(
+        f"history-endpoint-{width}"
+    )
 
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_lines_fit_the_terminal(width: int) -> None:
     texts = [format_status(status, width) for status in STATES.values()]
-    texts += [format_history(HISTORY, "", width), format_history(HISTORY, "10.244.1.20", width)]
+    texts += [
+        format_history(HISTORY, Selection(), width),
+        format_history(HISTORY, Selection(endpoint="10.244.1.20"), width),
+    ]
     assert max(len(line) for text in texts for line in text.splitlines()) <= width
 
 
+def test_first_line_of_a_history_names_the_node() -> None:
+    assert format_history(History((), node="node-1"), Selection("shop/db"), None).splitlines() == [
+        "node node-1",
+        "knft has no changes of Service shop/db",
+    ]
+
+
 def test_history_of_an_endpoint_that_may_not_be_listed() -> None:
-    text = format_history(History((CHANGE, SERVICE_DELETED)), "10.244.1.20", None)
+    text = format_history(History((CHANGE, SERVICE_DELETED)), Selection(endpoint="10.244.1.20"), None)
     conclusions, _ = text.split("\n\n")
     assert conclusions.splitlines()[1:] == [
         "10.244.1.20 may be among the endpoints that are not listed in 1 change, printed below"
     ]
-    assert "10.244.1.99 left" not in format_history(History((SERVICE_DELETED,)), "10.244.1.99", None)
+    assert "10.244.1.99 left" not in format_history(
+        History((SERVICE_DELETED,)), Selection(endpoint="10.244.1.99"), None
+    )
 
 
 def test_empty_history() -> None:
-    assert format_history(History(()), "", None) == "no such change since the start of knft\n"
-    assert format_history(History((), dropped=1), "10.0.0.1", None) == (
+    assert format_history(History(()), Selection(), None) == "no such change since the start of knft\n"
+    assert format_history(History((), dropped=1), Selection(endpoint="10.0.0.1"), None) == (
         "1 older change dropped: knft keeps the last ones in bounded memory\nno such change of endpoint 10.0.0.1\n"
     )
 
@@ -243,12 +281,58 @@ def test_empty_history() -> None:
 @pytest.mark.parametrize(
     ("selection", "expected"),
     [
+        ({"service": "shop/db"}, "knft has no changes of Service shop/db"),
+        ({"service": "shop/db", "port": "sql"}, "knft has no changes of Service port shop/db:sql"),
+        (
+            {"service": "shop/db", "since_text": "in the last 5m"},
+            "knft has no changes of Service shop/db in the last 5m",
+        ),
+        (
+            {"service": "shop/db", "endpoint": "10.0.0.1"},
+            "knft has no changes of Service shop/db of endpoint 10.0.0.1",
+        ),
+        ({"since_text": "in the last 1s"}, "no such change in the last 1s"),
+        (
+            {"since_text": "since 2026-11-24T12:00:00Z", "endpoint": "10.0.0.1"},
+            "no such change of endpoint 10.0.0.1 since 2026-11-24T12:00:00Z",
+        ),
+    ],
+    ids=str,
+)
+def test_history_without_changes_names_what_was_asked_for(selection: dict[str, Any], expected: str) -> None:
+    assert format_history(History(()), Selection(**selection), None) == f"{expected}\n"
+
+
+def test_history_of_a_service_without_changes_has_those_of_tables() -> None:
+    found = History((TableChange("IPv4", "nft (pid 4711) changed the table: services", NOON, NOON),))
+    lines = format_history(found, Selection("shop/db"), None).splitlines()
+    assert lines[0] == "knft has no changes of Service shop/db"
+    assert lines[1].endswith("nft (pid 4711) changed the table: services")
+
+
+def test_history_of_a_mistyped_service_names_similar_ones() -> None:
+    existing = [NamespacedName("shop", "web"), NamespacedName("shop", "orders")]
+    unknown = unknown_service(NamespacedName("shop", "wbe"), existing)
+    assert format_history(History(()), Selection("shop/wbe"), None, unknown).splitlines() == [
+        "knft has no changes of Service shop/wbe",
+        (
+            "the running knft has no Service shop/wbe: it does not exist, is headless, or has label "
+            "service.kubernetes.io/service-proxy-name"
+        ),
+        "did you mean shop/web?",
+    ]
+    assert unknown_service(NamespacedName("shop", "web"), existing) == ()
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
         ({}, "first dns change table table deleted"),
-        ({"service": "shop/web"}, "first change table table deleted"),
-        ({"service": "shop/we"}, "first table table"),
-        ({"service": "shop/web", "port": "http"}, "first change table table deleted"),
-        ({"service": "shop/web", "port": "htt"}, "first table table"),
-        ({"service": "default/dns", "port": ""}, "first dns table table"),
+        ({"service": "shop/web"}, "change table table deleted"),
+        ({"service": "shop/we"}, "table table"),
+        ({"service": "shop/web", "port": "http"}, "change table table deleted"),
+        ({"service": "shop/web", "port": "htt"}, "table table"),
+        ({"service": "default/dns", "port": ""}, "dns table table"),
         # The last entry does not list all of its endpoints.
         ({"endpoint": "10.244.1.20"}, "change deleted"),
         ({"endpoint": "10.244.1.21:8080"}, "change deleted"),
@@ -301,6 +385,13 @@ def test_endpoint_names(text: str, expected: str) -> None:
 )
 def test_since(text: str, expected: float) -> None:
     assert since_time(text, NOON) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("5m", "in the last 5m"), ("2026-11-24T12:00:00Z", "since 2026-11-24T12:00:00Z")]
+)
+def test_since_in_words(text: str, expected: str) -> None:
+    assert since_text(text) == expected
 
 
 def test_invalid_selections_are_usage_errors() -> None:

@@ -95,6 +95,12 @@ def test_text_is_golden(level: Level, width: str) -> None:
     assert all(line.rstrip().endswith(("TOTAL", "99", "10", "5", "25", "150", "180")) for line in text.splitlines()[4:])
 
 
+def test_first_line_names_the_node() -> None:
+    for counters in (AFTER, structs.replace(AFTER, is_counting=False, read=None)):
+        found = rates(BEFORE, structs.replace(counters, node="node-1"))
+        assert format_top(found, Selection()).splitlines()[0] == "node node-1"
+
+
 def test_text_without_connections() -> None:
     """Without --service-counters there are syncs alone."""
     other = structs.replace(AFTER, is_counting=False, read=None, frontends=())

@@ -1,5 +1,6 @@
 """Writes the golden texts of status, history and top: ``python -m tests.cli.write_golden``."""
 
+from knft.cli.history_text import Selection as HistorySelection
 from knft.cli.history_text import format_history
 from knft.cli.status_text import format_status
 from knft.cli.top_text import Selection, format_top
@@ -10,8 +11,10 @@ from tests.cli.test_top import long_names
 if __name__ == "__main__":
     for width, columns in WIDTHS.items():
         texts = {f"status-{state}": format_status(found, columns) for state, found in STATES.items()}
-        texts["history"] = format_history(HISTORY, "", columns)
-        texts["history-endpoint"] = format_history(History((CHANGE,)), "10.244.1.20", columns)
+        texts["history"] = format_history(HISTORY, HistorySelection(), columns)
+        texts["history-endpoint"] = format_history(
+            History((CHANGE,)), HistorySelection(endpoint="10.244.1.20"), columns
+        )
         texts["top-service"] = format_top(long_names(), Selection("service"), columns)
         texts["top-frontend"] = format_top(long_names(), Selection("frontend"), columns)
         for name, text in texts.items():

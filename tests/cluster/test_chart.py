@@ -138,7 +138,7 @@ EXERCISED: dict[str, tuple[Any, str]] = {
     "updateStrategy.type": ("OnDelete", "type: OnDelete"),
     "updateStrategy.rollingUpdate.maxUnavailable": (3, "maxUnavailable: 3"),
     "terminationGracePeriodSeconds": (77, "terminationGracePeriodSeconds: 77"),
-    "podAnnotations": ({"note": "yes"}, 'annotations:\n        note: "yes"'),
+    "podAnnotations": ({"note": "yes"}, 'default-container: knft\n        note: "yes"'),
     "podLabels": ({"team": "net"}, "team: net"),
     "resources.requests.cpu": ("77m", "cpu: 77m"),
     "resources.requests.memory": ("77Mi", "memory: 77Mi"),

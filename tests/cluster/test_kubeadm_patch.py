@@ -43,6 +43,8 @@ def test_patch_puts_knft_into_kubeadm_s_daemon_set(manifest_cluster: Cluster, tm
     for part in ("hostNetwork", "priorityClassName", "securityContext", "tolerations"):
         assert pod[part] == expected[part]
     (own,), (other,) = pod["containers"], expected["containers"]
+    annotations = found["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["kubectl.kubernetes.io/default-container"] == own["name"]
     assert own["command"] == ["/usr/bin/knft", *other["args"]]
     for name in ("env", "image", "resources", "securityContext"):
         assert own[name] == other[name], name

@@ -202,6 +202,9 @@ def test_container_has_only_what_it_needs(tmp_path: Path) -> None:
     (init,) = pod["initContainers"]
     assert init["args"][:2] == ["run", "--init-only"]
     assert init["securityContext"] == {"privileged": True, "readOnlyRootFilesystem": True}
+    # kubectl exec does not print which container it has chosen.
+    default = daemon_set["template"]["metadata"]["annotations"]["kubectl.kubernetes.io/default-container"]
+    assert default == container["name"]
     startup = container["startupProbe"]
     assert startup["periodSeconds"] * startup["failureThreshold"] >= 60
     assert {"livenessProbe", "readinessProbe", "resources"} <= container.keys()

@@ -26,6 +26,7 @@ from knft.serve.control_server import MAX_CONNECTIONS
 from tests.control.daemon import ControlledKnft
 from tests.support.kernel_harness import service, slices
 from tests.support.knft_command import KNFT, knft
+from tests.support.knft_run import KnftRun
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
@@ -168,6 +169,18 @@ def test_container_like_that_of_the_pod_may_ask(daemon: ControlledKnft) -> None:
     capabilities = ("setpriv", "--bounding-set=-all,+net_admin", "--inh-caps=-all,+net_admin", "--no-new-privs")
     done = daemon.namespace.run([*container, *capabilities, *KNFT, "status", "-o", "json"])
     assert '"problem": ""' in done.stdout
+
+
+def test_root_of_the_node_may_ask_in_the_container_s_namespaces(empty: Namespace, tmp_path: Path) -> None:
+    """As docs/operations/troubleshooting.md#no-api-server describes, with a container's own mounts and PIDs."""
+    container = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+    with KnftRun(empty, tmp_path, container) as running:
+        parent = running.process.pid
+        (pid,) = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        enter = ("nsenter", f"--target={pid}", "--mount", "--pid", "--net")
+        text = empty.run([*enter, *KNFT, "status"]).stdout
+    assert text.startswith("knft is ready")
+    assert "\nprocess       pid 1, " in text
 
 
 def test_stuck_clients_delay_neither_syncs_nor_commands(daemon: ControlledKnft) -> None:

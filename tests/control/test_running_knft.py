@@ -93,8 +93,10 @@ def test_history_tells_how_long_new_connections_reached_a_removed_endpoint(tmp_p
         assert any(each.endpoint == LOST for each in connections if each.began < received)
         assert {each.endpoint for each in connections if each.began > in_force} == {ENDPOINTS[1]}
         text = knft(daemon.namespace, "history", "default/web", "--endpoint", LOST).stdout
-        assert text.startswith(f"{LOST} left default/web:http (TCP, IPv4) at 20")
-        assert "; new connections still reached it for " in text.splitlines()[0]
+        node, conclusion, *_ = text.splitlines()
+        assert node == "node node-1"
+        assert conclusion.startswith(f"{LOST} left default/web:http (TCP, IPv4) at 20")
+        assert "; new connections still reached it for " in conclusion
     finally:
         daemon.close()
 
@@ -148,6 +150,20 @@ def test_foreign_change_is_in_status_and_history(daemon: ControlledKnft) -> None
     assert family["last_foreign_change"] == change["description"]
     assert daemon.ask("history", "--endpoint", LOST)["entries"] == []
     assert "knft repaired the table at " in knft(daemon.namespace, "history").stdout
+
+
+def test_history_of_a_service_that_does_not_exist_says_so(daemon: ControlledKnft) -> None:
+    assert knft(daemon.namespace, "history", "wbe").stdout.splitlines() == [
+        "node node-1",
+        "knft has no changes of Service default/wbe",
+        (
+            "the running knft has no Service default/wbe: it does not exist, is headless, or has label "
+            "service.kubernetes.io/service-proxy-name"
+        ),
+        "did you mean default/web?",
+    ]
+    assert daemon.ask("history", "wbe")["entries"] == []
+    assert "the running knft has no Service" not in knft(daemon.namespace, "history", "web").stdout
 
 
 def test_quarantined_service_is_in_status_and_in_history_when_released(daemon: ControlledKnft) -> None:

@@ -48,7 +48,8 @@ def test_connections_and_syncs_are_printed_once_when_piped(counting: ControlledK
     assert [row["frontend"] for row in found["frontends"]] == ["10.96.0.2:80/tcp"]
     assert found["seconds"] > 0
     lines = knft(counting.namespace, "top", "--by", "frontend").stdout.splitlines()
-    assert lines[0].split() == ["FAMILY", "SYNCS/S", "FAILED/S", "DURATION", "LATENCY"]
+    assert (lines[0], found["node"]) == ("node node-1", "node-1")
+    assert lines[1].split() == ["FAMILY", "SYNCS/S", "FAILED/S", "DURATION", "LATENCY"]
     assert lines[-1].split()[:2] == ["default/empty:http", "10.96.0.2:80/tcp"]
     assert lines[-1].split()[-1] == "3"
 
@@ -81,5 +82,5 @@ def test_terminal_follows_the_connections_until_q(counting: ControlledKnft) -> N
 
 def test_knft_that_does_not_count_prints_its_syncs(daemon: ControlledKnft) -> None:
     lines = knft(daemon.namespace, "top").stdout.splitlines()
-    assert [line.split()[0] for line in lines[:3]] == ["FAMILY", "IPv4", "IPv6"]
+    assert [line.split()[0] for line in lines[:4]] == ["node", "FAMILY", "IPv4", "IPv6"]
     assert lines[-1] == "knft counts no connections: start it with --service-counters"
