@@ -9,7 +9,7 @@ import msgspec
 from knft.cli.explain_text import format_explanation
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
-from knft.cli.text_layout import output_width
+from knft.cli.terminal import terminal_width, use_colours
 from knft.comparison.explained import kernel_rules, kernel_source, object_source
 from knft.comparison.kube_proxy_inputs import interface_addresses
 from knft.config import Config, parse_addresses
@@ -28,7 +28,10 @@ def explain(*, what: str, output: str, **options: Any) -> int:  # noqa: ANN401 -
     """Print the explanation and return the exit status; raise UsageError, SourceError, CaptureError or KernelError."""
     found = _explanation(parse_query(what), options)
     click.echo(
-        msgspec.json.encode(found) + b"\n" if output == "json" else format_explanation(found, output_width()), nl=False
+        msgspec.json.encode(found) + b"\n"
+        if output == "json"
+        else format_explanation(found, terminal_width(), colours=use_colours()),
+        nl=False,
     )
     return STATUS_FOUND if found.found else STATUS_NOT_FOUND
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from knft.cli.history_text import format_history, names_endpoint
-from knft.cli.text_layout import output_width
+from knft.cli.terminal import terminal_width
 from knft.control.client import ask, decode
 from knft.control.messages import HISTORY_PATH, EndpointChange, Entry, History, entry_time
 from knft.durations import parse_unsigned
@@ -44,7 +44,7 @@ def history(service: str | None, endpoint: str | None, since: str | None, output
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(selected), indent=2).decode())
         return
-    click.echo(format_history(selected, selection.endpoint, output_width()), nl=False)
+    click.echo(format_history(selected, selection.endpoint, terminal_width()), nl=False)
 
 
 def service_name(text: str) -> tuple[str, str | None]:

@@ -5,10 +5,10 @@ from ipaddress import ip_address
 
 from knft.comparison.captures import Rules
 from knft.comparison.kube_proxy_inputs import interface_addresses
+from knft.comparison.node_name import node_warnings
 from knft.comparison.rendered import render_node
 from knft.comparison.sides import address_ranges
 from knft.config import Config
-from knft.decide.node_problems import missing_node_problem, unknown_name_problem
 from knft.explain.cluster import Cluster, FamilyObjects
 from knft.explain.outcomes import pod_addresses
 from knft.explain.sources import KernelSource, NodeRules, ObjectSource
@@ -36,19 +36,6 @@ def object_source(
     accepting = {family: tuple(accepting_addresses(config, state, own)) for family, state in rendered.states.items()}
     rules = NodeRules(rendered.rules, address_ranges(own), node_ips, accepting)
     return ObjectSource("manifests", cluster, rules, tuple(node_warnings(config, changes)))
-
-
-def node_warnings(config: Config, changes: Iterable[ObjectChange]) -> Iterator[str]:
-    """Yield whether the node's name is probably wrong: its endpoints then count as endpoints of other nodes."""
-    objects = [change.current for change in changes]
-    names = {item.metadata.name for item in objects if isinstance(item, Node)}
-    if config.node_name in names:
-        return
-    endpoints = (endpoint for item in objects if isinstance(item, EndpointSlice) for endpoint in item.endpoints or ())
-    used = {endpoint.node_name for endpoint in endpoints if endpoint.node_name}
-    warning = missing_node_problem(config.node_name, names) or unknown_name_problem(config.node_name, used)
-    if warning:
-        yield warning
 
 
 def cluster_of(states: Mapping[Family, ServiceState], changes: Iterable[ObjectChange]) -> Cluster:
