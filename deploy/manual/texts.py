@@ -105,7 +105,11 @@ ENVIRONMENT: dict[str, dict[str, str]] = {
         "sd_notify(3).",
         "JOURNAL_STREAM": "Set by systemd: if standard error is this socket, each line of the log begins with its "
         "priority.",
-    }
+    },
+    **{
+        command: {"NO_COLOR": "If set and not empty, text on a terminal has no colours."}
+        for command in ("diff", "trace", "explain", "preflight", "lint", "status")
+    },
 }
 
 SIGNALS: dict[str, dict[str, str]] = {

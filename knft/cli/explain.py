@@ -9,10 +9,11 @@ import msgspec
 from knft.cli.explain_text import format_explanation
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options, config_of_node
-from knft.cli.text_layout import output_width
+from knft.cli.terminal import terminal_width, use_colours
 from knft.comparison.captures import Rules
-from knft.comparison.explained import kernel_rules, kernel_source, node_names, object_source
+from knft.comparison.explained import kernel_rules, kernel_source, object_source
 from knft.comparison.kube_proxy_inputs import interface_addresses
+from knft.comparison.node_name import node_names
 from knft.config import Config, parse_addresses
 from knft.errors import CaptureError, ControlError, NoDaemonError, UsageError
 from knft.explain.explain import explain as explain_query
@@ -29,7 +30,10 @@ def explain(*, what: str, output: str, **options: Any) -> int:  # noqa: ANN401 -
     """Print the explanation and return the exit status; raise a KnftError if there is none."""
     found = _explanation(parse_query(what), options)
     click.echo(
-        msgspec.json.encode(found) + b"\n" if output == "json" else format_explanation(found, output_width()), nl=False
+        msgspec.json.encode(found) + b"\n"
+        if output == "json"
+        else format_explanation(found, terminal_width(), colours=use_colours()),
+        nl=False,
     )
     return STATUS_FOUND if found.found else STATUS_NOT_FOUND
 

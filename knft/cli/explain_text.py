@@ -11,12 +11,12 @@ _COLUMNS = ("address", "pod", "node", "zone", "state")
 _INDENT = 2
 
 
-def format_explanation(found: Explanation, width: int | None) -> str:
+def format_explanation(found: Explanation, width: int | None, *, colours: bool = False) -> str:
     """Return the explanation as lines, folded at ``width``; None: not folded."""
-    layout = Layout(width)
-    layout.paragraph("; ".join(each.text for each in found.conclusion))
+    layout = Layout(width, colours=colours)
+    layout.paragraph("; ".join(each.text for each in found.conclusion), style="bold")
     layout.blank()
-    layout.pairs(_header(found))
+    layout.pairs(_header(found), styles={"warning": "yellow"})
     if found.outcomes:
         layout.blank()
         layout.paragraph(f"a new connection to {found.what}")
@@ -39,7 +39,7 @@ def _header(found: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def _add_port(layout: Layout, port: ExplainedPort) -> None:
-    layout.paragraph(f"Service port {port.port} ({port.protocol}, {port.family})")
+    layout.paragraph(f"Service port {port.port} ({port.protocol}, {port.family})", style="bold")
     layout.pairs(_facts(port), _INDENT)
     layout.paragraph("frontends", _INDENT)
     layout.pairs(((each.what, _frontend(each)) for each in port.frontends), 2 * _INDENT)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import structs
 
 from knft.cli.history_text import Selection, format_history, names_endpoint
-from knft.cli.text_layout import output_width
+from knft.cli.terminal import terminal_width
 from knft.control.client import ask, decode
 from knft.control.messages import HISTORY_PATH, EndpointChange, Entry, FirstSync, History, entry_time
 from knft.durations import parse_unsigned
@@ -38,7 +38,7 @@ def history(service: str | None, endpoint: str | None, since: str | None, output
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(selected), indent=2).decode())
         return
-    click.echo(format_history(selected, selection, output_width(), unknown), nl=False)
+    click.echo(format_history(selected, selection, terminal_width(), unknown), nl=False)
 
 
 def _unknown_service(selection: Selection, found: History) -> tuple[str, ...]:

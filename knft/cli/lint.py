@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from knft.cli.lint_text import format_report
 from knft.cli.manifests import print_messages, scan_manifests
 from knft.cli.options import config_of_node, node_name_from_options
-from knft.cli.text_layout import output_width
+from knft.cli.terminal import terminal_width, use_colours
 from knft.comparison.manifest_changes import traffic_changes
 from knft.config import Config
 from knft.errors import UsageError
@@ -46,7 +46,10 @@ def lint(*, paths: tuple[str, ...], against: tuple[str, ...], output: str, **opt
         notes = (*report.notes, *change_notes(_objects(before), _objects(scan), config))
         report = replace(report, change=_change(before, scan, report, config, node), notes=notes)
     click.echo(
-        msgspec.json.encode(report) + b"\n" if output == "json" else format_report(report, output_width()), nl=False
+        msgspec.json.encode(report) + b"\n"
+        if output == "json"
+        else format_report(report, terminal_width(), colours=use_colours()),
+        nl=False,
     )
     return STATUS_PROBLEMS if report.problems else STATUS_NO_PROBLEM
 

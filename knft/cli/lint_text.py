@@ -8,14 +8,15 @@ from knft.explain.words import listed
 from knft.lint.report import Finding, LintReport, ManifestChange, TrafficChange
 
 _INDENT = 2
+_STYLES = {"problem": "bold red", "warning": "bold yellow"}
 
 
-def format_report(report: LintReport, width: int | None) -> str:
+def format_report(report: LintReport, width: int | None, *, colours: bool = False) -> str:
     """Return the report as lines, folded at ``width``; None: not folded."""
-    layout = Layout(width)
+    layout = Layout(width, colours=colours)
     if report.change is not None:
-        layout.paragraph(change_conclusion(report.change))
-    layout.paragraph(conclusion(report))
+        layout.paragraph(change_conclusion(report.change), style="bold")
+    layout.paragraph(conclusion(report), style=f"bold {_colour(report)}")
     for text in report.notes:
         layout.paragraph(f"note: {text}")
     if report.change is None:
@@ -31,6 +32,12 @@ def format_report(report: LintReport, width: int | None) -> str:
         layout.paragraph(title)
         _add_findings(layout, findings)
     return layout.text()
+
+
+def _colour(report: LintReport) -> str:
+    if report.problems:
+        return "red"
+    return "yellow" if report.warnings else "green"
 
 
 def conclusion(report: LintReport) -> str:
@@ -72,7 +79,7 @@ def _add_findings(layout: Layout, findings: Iterable[Finding]) -> None:
     for each in findings:
         layout.blank()
         ports = f", port{'' if len(each.ports) == 1 else 's'} {listed(each.ports)}" if each.ports else ""
-        layout.paragraph(f"{each.severity}: {each.object}{ports} [{each.id}]")
+        layout.paragraph(f"{each.severity}: {each.object}{ports} [{each.id}]", style=_STYLES[each.severity])
         pairs = [("what", each.what), ("traffic", each.traffic), ("do", each.advice)]
         layout.pairs(pairs, _INDENT)
 
@@ -80,7 +87,7 @@ def _add_findings(layout: Layout, findings: Iterable[Finding]) -> None:
 def _add_traffic(layout: Layout, change: ManifestChange) -> None:
     for (service, families), changes in itertools.groupby(change.traffic, lambda each: (each.service, each.families)):
         layout.blank()
-        layout.paragraph(f"changed: {service or 'addresses of no Service'} ({listed(families)})")
+        layout.paragraph(f"changed: {service or 'addresses of no Service'} ({listed(families)})", style="bold")
         layout.pairs((_traffic(each, change) for each in changes), _INDENT)
 
 

@@ -12,7 +12,7 @@ from knft.cli.installation import Method, find_installation
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
 from knft.cli.preflight_text import format_preflight
-from knft.cli.text_layout import output_width
+from knft.cli.terminal import terminal_width, use_colours
 from knft.config import PRIMARY, Config
 from knft.configuration.file_content import read_configuration
 from knft.configuration.load import load_settings
@@ -37,7 +37,10 @@ def preflight(*, output: str, **options: Any) -> int:  # noqa: ANN401 - click's 
     """
     found = check(read_facts(_inputs(options)))
     click.echo(
-        msgspec.json.encode(found) + b"\n" if output == "json" else format_preflight(found, output_width()), nl=False
+        msgspec.json.encode(found) + b"\n"
+        if output == "json"
+        else format_preflight(found, terminal_width(), colours=use_colours()),
+        nl=False,
     )
     return _STATUSES[found.verdict]
 

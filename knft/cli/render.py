@@ -4,10 +4,12 @@ from typing import Any
 
 import click
 
-from knft.cli.manifests import read_manifests
+from knft.cli.manifests import print_messages, read_manifests
 from knft.cli.options import config_from_options
+from knft.comparison.node_name import node_warnings
 from knft.config import Config
 from knft.families import Family
+from knft.model.objects import ObjectChange
 from knft.nft.codec.tables import declarations_text, table_text, transaction_json
 from knft.nft.objects import Table
 from knft.nft.transaction import Transaction
@@ -26,15 +28,16 @@ def render(
     """Print the rule set; an error is raised before any output."""
     config = config_from_options(options)
     families = [item for item in Family if family in (None, item.value.lower())]
-    recorded = _first_sync(paths, config)
+    changes = read_manifests(paths)
+    print_messages(node_warnings(config, changes))
+    recorded = _first_sync(changes, config)
     output_format = "declarations" if declarations else output
     texts = [_format_family(*recorded[item], output_format) for item in families]
     click.echo(("" if output_format == "json" else "\n").join(texts), nl=False)
 
 
-def _first_sync(paths: tuple[str, ...], config: Config) -> dict[Family, tuple[Table, Transaction]]:
+def _first_sync(changes: tuple[ObjectChange, ...], config: Config) -> dict[Family, tuple[Table, Transaction]]:
     """Return, by family, the declarations and the transaction of the first sync on a node without knft's tables."""
-    changes = read_manifests(paths)
     daemon, recorders = rendering_daemon(config)
     daemon.handle(changes)
     daemon.sync()

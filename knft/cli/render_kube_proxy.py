@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from knft.cli.kube_proxy_options import sync_options
 from knft.cli.manifests import read_manifests
 from knft.comparison.kube_proxy_inputs import KubeProxyOptions, ObjectSnapshots, sync_inputs
+from knft.comparison.node_name import node_warnings
 from knft.config import Config
 from knft.errors import SourceError, UsageError
 from knft.families import Family
@@ -98,6 +99,7 @@ def _warnings(
     options: KubeProxyOptions, snapshots: ObjectSnapshots, inputs: dict[Family, SyncInput], *, cleanup: bool
 ) -> Iterator[str]:
     settings = _settings(options)
+    yield from node_warnings(options.config, snapshots.current)
     if isinstance(settings, iptables.Settings):
         yield from _missing_services(snapshots, settings.changed_services or frozenset())
         return

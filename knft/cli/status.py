@@ -4,7 +4,7 @@ import click
 import msgspec
 
 from knft.cli.status_text import format_status
-from knft.cli.text_layout import output_width
+from knft.cli.terminal import terminal_width, use_colours
 from knft.control.client import ask, decode
 from knft.control.messages import STATUS_PATH, Status
 
@@ -15,4 +15,4 @@ def status(output: str) -> None:
     if output == "json":
         click.echo(msgspec.json.format(answer, indent=2).decode())
         return
-    click.echo(format_status(decode(answer, Status), output_width()), nl=False)
+    click.echo(format_status(decode(answer, Status), terminal_width(), colours=use_colours()), nl=False)

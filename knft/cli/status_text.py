@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from knft.cli.text_layout import format_seconds, wrapped
 from knft.control.messages import AuditStatus, ConntrackStatus, FamilyStatus, SourceStatus, Status
 from knft.present.formatting import format_count
+from knft.present.layout import styled
 
 _LABEL_WIDTH = 14
 _INDENT = " " * _LABEL_WIDTH
+_ALL_WELL = "knft is ready and all rules are in force"
 
 _UNREAD = {
     "API server": "not all objects of the API server can be watched",
@@ -25,9 +27,13 @@ _Line = tuple[str, str]
 """A label and its text."""
 
 
-def format_status(status: Status, width: int | None) -> str:
+def format_status(status: Status, width: int | None, *, colours: bool = False) -> str:
     """Return the lines of a status, at most ``width`` columns wide."""
-    lines = list(wrapped("", _conclusion(status), width, "  "))
+    conclusion = _conclusion(status)
+    lines = [
+        styled(line, f"bold {_colour(status, conclusion)}") if colours else line
+        for line in wrapped("", conclusion, width, "  ")
+    ]
     for label, text in _process(status):
         lines += wrapped(f"{label:<{_LABEL_WIDTH}}", text, width, _INDENT)
     for name, family in sorted(status.families.items()):
@@ -35,6 +41,12 @@ def format_status(status: Status, width: int | None) -> str:
         for label, text in _family(name, family):
             lines += wrapped(f"{label:<{_LABEL_WIDTH}}", text, width, _INDENT)
     return "\n".join(lines) + "\n"
+
+
+def _colour(status: Status, conclusion: str) -> str:
+    if status.problem:
+        return "red"
+    return "green" if conclusion == _ALL_WELL else "yellow"
 
 
 def _conclusion(status: Status) -> str:
@@ -52,7 +64,7 @@ def _conclusion(status: Status) -> str:
     ready = f"knft is ready, with problems: {'; '.join(problems)}" if problems else "knft is ready"
     if problems or not_in_force:
         return "; ".join([ready, *not_in_force])
-    return "knft is ready and all rules are in force"
+    return _ALL_WELL
 
 
 def _problems(family: FamilyStatus) -> Iterator[str]:

@@ -4,12 +4,13 @@ import os
 import shutil
 import sys
 
-_DEFAULT_SIZE = (80, 24)
+MIN_WIDTH, MAX_WIDTH = 40, 200
+"""The limits of the width; longer lines are hard to read."""
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal; None for a file or a pipe, whose lines are never wrapped."""
-    return shutil.get_terminal_size(_DEFAULT_SIZE).columns if sys.stdout.isatty() else None
+    """Return the columns of the terminal within the limits; None for a file or a pipe, whose lines are not wrapped."""
+    return min(MAX_WIDTH, max(MIN_WIDTH, shutil.get_terminal_size().columns)) if sys.stdout.isatty() else None
 
 
 def use_colours() -> bool:

@@ -3,25 +3,20 @@
 Text that is piped keeps its lines, so that programs can search them.
 """
 
-import shutil
-import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
+from knft.cli.terminal import MIN_WIDTH
 from knft.durations import format_duration
 from knft.present.formatting import escape_invisible
+from knft.present.layout import styled
 
 _GAP = 2
-MIN_WIDTH, MAX_WIDTH = 40, 200
-"""The limits of the width; longer lines are hard to read."""
 _MIN_TEXT = 30
 """The least width of the last column of a row; a narrower one goes to a line of its own."""
 _MAX_LABEL = 36
-
-
-def output_width() -> int | None:
-    """Return the columns of the terminal within the limits, None if the output is no terminal."""
-    return min(MAX_WIDTH, max(MIN_WIDTH, shutil.get_terminal_size().columns)) if sys.stdout.isatty() else None
+_NO_STYLES: Mapping[str, str] = MappingProxyType({})
 
 
 def wrapped(first: str, text: str, width: int | None, indent: str) -> Iterator[str]:
@@ -43,11 +38,15 @@ def format_seconds(seconds: float) -> str:
 
 
 class Layout:
-    """Collects lines. A ``width`` of None never folds; untrusted text gets escapes for invisible characters."""
+    """Collects lines. A ``width`` of None never folds; untrusted text gets escapes for invisible characters.
 
-    def __init__(self, width: int | None) -> None:
+    A style, such as "bold red", has an effect with ``colours`` only.
+    """
+
+    def __init__(self, width: int | None, *, colours: bool = False) -> None:
         """Start without lines."""
         self._width = None if width is None else max(width, MIN_WIDTH)
+        self._colours = colours
         self._lines: list[str] = []
 
     def text(self) -> str:
@@ -58,19 +57,30 @@ class Layout:
         """Add an empty line."""
         self._lines.append("")
 
-    def paragraph(self, text: str, indent: int = 0) -> None:
+    def paragraph(self, text: str, indent: int = 0, style: str = "") -> None:
         """Add a text; the lines that follow its first one are indented further."""
+        start = len(self._lines)
         self._fold("", text, indent, indent + _GAP)
+        if self._colours and style:
+            for number, line in enumerate(self._lines[start:], start):
+                content = line.lstrip()
+                self._lines[number] = line.removesuffix(content) + styled(content, style)
 
-    def pairs(self, pairs: Iterable[tuple[str, str]], indent: int = 0) -> None:
-        """Add a label and a text on each line, the texts in one column; a long label gets a line of its own."""
+    def pairs(self, pairs: Iterable[tuple[str, str]], indent: int = 0, styles: Mapping[str, str] = _NO_STYLES) -> None:
+        """Add a label and a text on each line, the texts in one column; a long label gets a line of its own.
+
+        ``styles`` are those of labels.
+        """
         listed = [(escape_invisible(label), text) for label, text in pairs]
         column = max((len(label) for label, _ in listed if len(label) <= _MAX_LABEL), default=0) + _GAP
         for label, text in listed:
             if len(label) + _GAP > column and text:
                 self._lines.append(" " * indent + label)
                 label = ""  # noqa: PLW2901 - it has a line of its own
+            start = len(self._lines)
             self._fold(label.ljust(column), text, indent, indent + column)
+            if self._colours and (style := styles.get(label.rstrip())):
+                self._lines[start] = self._lines[start].replace(label.rstrip(), styled(label.rstrip(), style), 1)
 
     def table(self, names: Sequence[str], rows: Sequence[Sequence[str]], texts: Sequence[str], indent: int) -> None:
         """Add rows, each with a text after it, or below it if the width is too small.

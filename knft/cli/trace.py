@@ -142,10 +142,11 @@ def _rendered_source(options: dict[str, Any]) -> RuleSource:
     knft = KnftInput(changes, config, parse_addresses("--local-address", options["local_address"]))
     addresses, knft_rules = knft.node_addresses(), knft.rules()
     if options["backend"] == "nftables":
-        return RuleSource("knft, rendered", knft_rules, knft_rules, addresses)
+        return RuleSource("knft, rendered", knft_rules, knft_rules, addresses, knft.warnings())
     mode = Mode(options["backend"])
     rules, warnings = kube_proxy_rules(changes, kube_proxy_options(mode, options))
-    return RuleSource(f"kube-proxy in mode {mode.value}, rendered", rules, knft_rules, addresses, warnings)
+    name = f"kube-proxy in mode {mode.value}, rendered"
+    return RuleSource(name, rules, knft_rules, addresses, (*knft.warnings(), *warnings))
 
 
 def _live_source(options: dict[str, Any]) -> RuleSource:

@@ -5,10 +5,10 @@ from ipaddress import ip_address
 
 from knft.comparison.captures import Rules
 from knft.comparison.kube_proxy_inputs import interface_addresses
+from knft.comparison.node_name import node_warnings
 from knft.comparison.rendered import RenderedNode, render_with_addresses
 from knft.comparison.sides import address_ranges
 from knft.config import Config
-from knft.decide.node_problems import missing_node_problem, unknown_name_problem
 from knft.explain.cluster import Cluster, FamilyObjects
 from knft.explain.outcomes import pod_addresses
 from knft.explain.sources import KernelSource, NodeRules, ObjectSource
@@ -18,7 +18,7 @@ from knft.interpret.ranges import contains
 from knft.interpret.rules import InSet, RuleSet
 from knft.model import addresses
 from knft.model.names import NamespacedName
-from knft.model.objects import EndpointSlice, KubeObject, Node, ObjectChange, Service
+from knft.model.objects import EndpointSlice, Node, ObjectChange, Service
 from knft.sync.state import ServiceState
 
 
@@ -45,30 +45,6 @@ def rendered_rules(rendered: RenderedNode, config: Config, own: Iterable[str]) -
     }
     accepting = {family: tuple(accepting_addresses(config, state, own)) for family, state in rendered.states.items()}
     return NodeRules(rendered.rules, address_ranges(own), node_ips, accepting)
-
-
-def node_names(changes: Iterable[ObjectChange]) -> list[str]:
-    """Return the names of all nodes: those of Node objects first, then those that only endpoints name."""
-    objects = [change.current for change in changes]
-    nodes = {item.metadata.name for item in objects if isinstance(item, Node)}
-    return [*sorted(nodes), *sorted(_nodes_of_endpoints(objects) - nodes)]
-
-
-def _nodes_of_endpoints(objects: Iterable[KubeObject | None]) -> frozenset[str]:
-    endpoints = (endpoint for item in objects if isinstance(item, EndpointSlice) for endpoint in item.endpoints or ())
-    return frozenset(endpoint.node_name for endpoint in endpoints if endpoint.node_name)
-
-
-def node_warnings(config: Config, changes: Iterable[ObjectChange]) -> Iterator[str]:
-    """Yield whether the node's name is probably wrong: its endpoints then count as endpoints of other nodes."""
-    objects = [change.current for change in changes]
-    names = {item.metadata.name for item in objects if isinstance(item, Node)}
-    if config.node_name in names:
-        return
-    used = _nodes_of_endpoints(objects)
-    warning = missing_node_problem(config.node_name, names) or unknown_name_problem(config.node_name, used)
-    if warning:
-        yield warning
 
 
 def cluster_of(

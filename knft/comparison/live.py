@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterator
 from functools import reduce
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from knft.comparison.captures import SAVE_PROGRAMS, VERSIONS, Capture, Rules, read_capture
 from knft.comparison.machine import MachineState, read_knft_tables, read_machine
+from knft.comparison.node_name import node_warnings
 from knft.comparison.rendered import knft_rules
 from knft.comparison.sides import Sides, address_ranges, mode_of_rules
 from knft.config import Config
@@ -86,8 +88,10 @@ class LiveSides:
                 raise CaptureError(msg)
             return found.sides(knft, f"knft {_THIS_MACHINE}")
         rendered = knft_rules(self._changes, self._config, machine.addresses)
+        warnings = tuple(node_warnings(self._config, self._changes))
         if found.has_kube_proxy:
-            return found.sides(rendered, "knft")
+            sides = found.sides(rendered, "knft")
+            return replace(sides, warnings=(*warnings, *sides.warnings))
         if not knft:
             msg = "this machine has no kube-proxy rules and no knft table to compare"
             raise CaptureError(msg)
@@ -100,7 +104,7 @@ class LiveSides:
             node_addresses=found.node_addresses,
             foreign=found.foreign,
             right_name="knft, rendered",
-            warnings=found.warnings,
+            warnings=(*warnings, *found.warnings),
             labels=("knft (live)", "knft (rendered)"),
         )
 

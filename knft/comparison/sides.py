@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from knft.comparison.captures import VERSIONS, Capture, Rules, read_capture
 from knft.comparison.kube_proxy_inputs import KubeProxyOptions, interface_addresses
+from knft.comparison.node_name import node_warnings
 from knft.comparison.rendered import knft_rules, kube_proxy_rules
 from knft.config import Config
 from knft.families import IpVersion
@@ -25,7 +26,8 @@ class Sides(Struct, frozen=True, kw_only=True):
     ``left`` holds kube-proxy's rules and ``mode`` is kube-proxy's mode. If kube-proxy has no rules, ``left`` holds
     knft's tables in the kernel and ``mode`` is None. ``right`` holds knft's rules. ``foreign`` holds the rules of other
     programs on the left: they stay in the kernel when knft replaces kube-proxy. ``warnings`` name skipped rules and
-    Services. ``source_names`` maps the name of a tool to the file or command that printed the rules (``Capture``).
+    Services, and a node's name that is probably wrong. ``source_names`` maps the name of a tool to the file or command
+    that printed the rules (``Capture``).
     ``labels`` are short names of both sides.
     """
 
@@ -52,6 +54,10 @@ class KnftInput(Struct, frozen=True):
         """Return the node's addresses that objects and flags name, and the loopback networks."""
         return address_ranges((*interface_addresses(self.changes, self.config), *self.local_addresses))
 
+    def warnings(self) -> tuple[str, ...]:
+        """Return whether the node's name is probably wrong."""
+        return tuple(node_warnings(self.config, self.changes))
+
     def rules(self) -> Rules:
         """Return knft's rule sets."""
         return knft_rules(self.changes, self.config, self.local_addresses)
@@ -72,6 +78,7 @@ def captured_sides(capture: Capture, knft: KnftInput) -> Sides:
         right=knft.rules(),
         node_addresses=node_addresses,
         foreign={version: foreign_rules(rules, node_addresses[version]) for version, rules in kube_proxy.items()},
+        warnings=knft.warnings(),
         source_names=capture.source_names,
         labels=("kube-proxy (captured)", "knft"),
     )
@@ -95,7 +102,7 @@ def rendered_sides(knft: KnftInput, kube_proxy: KubeProxyOptions) -> Sides:
         left=rendered.rules,
         right=knft.rules(),
         node_addresses=knft.node_addresses(),
-        warnings=rendered.warnings,
+        warnings=(*knft.warnings(), *rendered.warnings),
         labels=("kube-proxy (rendered)", "knft"),
     )
 

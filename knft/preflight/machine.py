@@ -12,10 +12,11 @@ from msgspec import Struct
 from knft.app.leftover_warnings import find_leftovers
 from knft.app.leftovers import KubeProxyLeftovers
 from knft.comparison.compare import compare
-from knft.comparison.explained import accepting_addresses, cluster_of, node_warnings
+from knft.comparison.explained import accepting_addresses, cluster_of
 from knft.comparison.kube_proxy_inputs import interface_addresses
 from knft.comparison.live import LiveSides
 from knft.comparison.machine import READ_TIMEOUT_SECONDS, unread_tables
+from knft.comparison.node_name import node_warnings
 from knft.config import Config
 from knft.configuration.settings import ConntrackSettings
 from knft.decide.node_problems import address_problem, nodeport_problem
@@ -145,7 +146,14 @@ def _read_comparison(inputs: Inputs, rules: RuleFacts) -> Report | Unread:
     if not (rules.knft_tables or any(rules.leftovers.values())):
         return _NO_RULES
     with without_log():
-        return attempt(lambda: compare(LiveSides(inputs.config, lambda: changes).read()))
+        return attempt(lambda: _comparison(inputs.config, changes))
+
+
+def _comparison(config: Config, changes: tuple[ObjectChange, ...]) -> Report:
+    found = compare(LiveSides(config, lambda: changes).read())
+    of_node = set(node_warnings(config, changes))  # the point "node" has them
+    found.warnings = [warning for warning in found.warnings if warning not in of_node]
+    return found
 
 
 def _read_objects(inputs: Inputs) -> ObjectFacts | Unread:

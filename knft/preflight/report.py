@@ -22,7 +22,7 @@ PointName = Literal[
     "comparison",
     "connections",
 ]
-_ORDER: tuple[State, ...] = ("problem", "warning", "not checked", "ok")
+STATES: tuple[State, ...] = ("problem", "warning", "not checked", "ok")
 """The states, worst first."""
 
 
@@ -71,7 +71,7 @@ def not_checked(subject: str, found: Unread) -> Finding:
 
 def make_point(name: PointName, findings: Iterable[Finding]) -> Point:
     """Return a point with its findings, worst first."""
-    ordered = tuple(sorted(findings, key=lambda finding: _ORDER.index(finding.state)))
+    ordered = tuple(sorted(findings, key=lambda finding: STATES.index(finding.state)))
     return Point(name, ordered[0].state, ordered)
 
 

@@ -57,14 +57,19 @@ class Layout:
         self._lines.append(line.rstrip())
 
     def _styled(self, text: str, style: str) -> str:
-        codes = ";".join(_SGR[word] for word in style.split())
-        return f"\x1b[{codes}m{text}\x1b[0m" if codes and self._colours and text else text
+        return styled(text, style) if self._colours else text
 
     def _wrapped(self, text: str, indent: int) -> Iterator[str]:
         if self._width is None:
             yield text
             return
         yield from wrap(text, max(self._width - indent, 1))
+
+
+def styled(text: str, style: str) -> str:
+    """Return a text with escape sequences; ``style`` is a list of words, such as "bold red"."""
+    codes = ";".join(_SGR[word] for word in style.split())
+    return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text
 
 
 def columns_of(text: str) -> int:

@@ -42,12 +42,12 @@ def _print_summary(out: Layout, report: Report, found: Overview) -> None:
     lines = [
         ("no longer reached", (_some_names(found.unreached),)),
         ("other differences" if found.unreached else "differences", (_some_names(found.changed),)),
+        *(("warning", (warning,)) for warning in report.warnings),
         (report.left_label, (report.left_name, *metadata.left_files)),
         (report.right_label, (report.right_name, *metadata.right_files)),
         ("node", (metadata.node, *metadata.addresses)),
         ("date", (metadata.date,)),
         ("command", (metadata.command,)),
-        *(("warning", (warning,)) for warning in report.warnings),
     ]
     room = max(columns_of(escape_invisible(label)) for label, _ in lines) + _GAP
     for label, values in lines:

@@ -16,6 +16,8 @@ from tests.support.knft_command import KNFT
 COMMANDS = {
     "trace": ("trace", "--from", "192.0.2.99", "--to", "10.96.0.10:80/tcp", "--backend", "iptables"),
     "diff": ("diff",),
+    "explain": ("explain", "shop/elsewhere"),
+    "lint": ("lint",),
 }
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 

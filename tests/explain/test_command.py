@@ -73,6 +73,7 @@ def test_terminal_has_its_width_up_to_200(manifests: Path, shop: ObjectSource, c
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     environment["PYTHONHASHSEED"] = str(columns)  # The output must not depend on the order of sets.
+    environment["NO_COLOR"] = "1"
     with subprocess.Popen(command, stdout=terminal, env=environment) as process:
         os.close(terminal)
         printed = b"".join(iter(lambda: _read(master), b""))
