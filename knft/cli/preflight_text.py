@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from knft.cli.text_layout import Layout
-from knft.preflight.report import STATES, Finding, Preflight, State, Verdict
+from knft.preflight.report import STATES, Finding, Preflight, Verdict
 
 _INDENT = 2
 _LABEL = len("not checked")
-_COLOURS: dict[State, str] = {"problem": "red", "warning": "yellow", "not checked": "yellow", "ok": "green"}
+_COLOURS: dict[str, str] = {"problem": "red", "warning": "yellow", "not checked": "yellow", "ok": "green"}
 _VERDICT_COLOURS: dict[Verdict, str] = {"ready": "green", "not ready": "red", "undecided": "yellow"}
 
 

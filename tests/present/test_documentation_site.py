@@ -30,7 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("docs")
     shutil.copytree(ROOT / "docs", folder / "docs")
     shutil.copy(ROOT / "mkdocs.yml", folder)
-    command = [Path(sys.executable).with_name("zensical"), "build", "--config-file", "mkdocs.yml"]
+    command = [str(Path(sys.executable).with_name("zensical")), "build", "--config-file", "mkdocs.yml"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return folder / "site"
 
