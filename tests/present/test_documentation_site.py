@@ -1,4 +1,4 @@
-"""The documentation site in a browser: pages fit a phone, and names in tables are not broken inside a word."""
+"""The documentation site in a browser: pages fit a phone, and names in the first column of tables are whole."""
 
 import shutil
 import subprocess
@@ -12,13 +12,13 @@ from tests.present.browser import Browser, browser
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = ("index", "comparing", "configuration", "operations/index", "operations/metrics", "operations/alerts")
-_BROKEN_NAMES = """Array.from(document.querySelectorAll('article td code')).filter((item) => {
+_BROKEN_NAMES = """Array.from(document.querySelectorAll('article td:first-child code')).filter((item) => {
   if (!/^\\w{1,24}$/.test(item.textContent)) return false;
   const range = document.createRange();
   range.selectNodeContents(item);
   return new Set(Array.from(range.getClientRects()).map((box) => Math.round(box.top))).size > 1;
 }).map((item) => item.textContent)"""
-"""The names of at most 24 letters, digits and underscores that take several lines."""
+"""The names of at most 24 letters, digits and underscores in first columns that take several lines."""
 _CUT_OFF = """Array.from(document.querySelectorAll('article *')).filter((item) =>
   item.getBoundingClientRect().right > innerWidth
   && !item.closest('.md-typeset__scrollwrap, pre, .md-typeset__table')).map((item) => item.outerHTML.slice(0, 80))"""
