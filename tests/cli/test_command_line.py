@@ -306,3 +306,21 @@ def test_console_script_is_installed() -> None:
 def test_help_says_how_to_capture_objects(command: str) -> None:
     lines = [line.strip() for line in knft(command, "--help").stdout.splitlines()]
     assert "kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml" in lines
+
+
+def test_help_says_that_manifests_disable_health_checks_and_metrics() -> None:
+    text = " ".join(knft("run", "--help").stdout.split())
+    assert text.count("with --manifests it is disabled unless the flag is given") == 2
+    assert (
+        "--manifests DIR Directory of YAML and JSON manifests to watch, instead of an API server; health checks "
+        in text
+    )
+
+
+@pytest.mark.parametrize("columns", ["80", "200"])
+@pytest.mark.parametrize("command", sorted(cli.commands))
+def test_help_fits_the_terminal(command: str, columns: str) -> None:
+    done = subprocess.run(
+        [*KNFT, command, "--help"], capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": columns}
+    )
+    assert max(map(len, done.stdout.splitlines())) <= int(columns)
