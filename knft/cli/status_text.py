@@ -1,10 +1,10 @@
 """Formats the answer to ``knft status`` as text: the conclusion, then the process, then each IP family."""
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 from knft.cli.text_layout import format_seconds, wrapped
 from knft.control.messages import AuditStatus, ConntrackStatus, FamilyStatus, SourceStatus, Status
+from knft.explain.words import time_text
 from knft.present.formatting import format_count
 from knft.present.layout import styled
 
@@ -84,7 +84,7 @@ def _problems(family: FamilyStatus) -> Iterator[str]:
 
 def _process(status: Status) -> Iterator[_Line]:
     yield "version", f"knft {status.knft}, Python {status.python}, Linux {status.kernel}"
-    yield "process", f"pid {status.pid}, up {format_seconds(status.uptime)}, since {_time(status.started)}"
+    yield "process", f"pid {status.pid}, up {format_seconds(status.uptime)}, since {time_text(status.started)}"
     addresses = [family.node_address for _, family in sorted(status.families.items()) if family.node_address]
     yield "node", f"{status.node}, {', '.join(addresses) or 'no address known'}"
     yield "mode", status.mode
@@ -142,7 +142,7 @@ def _sync(family: FamilyStatus) -> str:
     else:
         kind = "full" if family.last_sync_is_full else "partial"
         last = (
-            f"last sync {format_seconds(family.last_sync_age)} ago ({_time(family.last_sync)}), {kind}, in "
+            f"last sync {format_seconds(family.last_sync_age)} ago ({time_text(family.last_sync)}), {kind}, in "
             f"{format_seconds(family.last_sync_seconds)}"
         )
     state = {
@@ -191,7 +191,3 @@ def _audit(audit: AuditStatus | None) -> str:
     if audit.error:
         return f"failed {when}: {audit.error}"
     return f"{when}, {format_count(audit.differences, 'difference') if audit.differences else 'no differences'}"
-
-
-def _time(unix_seconds: float) -> str:
-    return f"{datetime.fromtimestamp(int(unix_seconds), UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -5,7 +5,6 @@ All Services are read, because they decide who owns a frontend, and only the End
 
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,7 +23,7 @@ from knft.explain.related import ClaimIndex, related_services
 from knft.explain.sentences import Sentence, Statement, state
 from knft.explain.sources import KernelSource, NodeRules, ObjectSource
 from knft.explain.unserved import has_endpoint
-from knft.explain.words import listed
+from knft.explain.words import listed, time_text
 from knft.families import Family
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, KubeObject, Node, ObjectChange, Service
@@ -106,7 +105,7 @@ def _warnings(node: NodeObjects) -> Iterator[str]:
         yield node.warning
     times: dict[str, list[str]] = {}
     for name, seconds in sorted(node.unwatched_since.items(), key=lambda item: item[1]):
-        times.setdefault(f"{datetime.fromtimestamp(int(seconds), UTC):%Y-%m-%d %H:%M:%S} UTC", []).append(name)
+        times.setdefault(time_text(seconds), []).append(name)
     if times:
         resources = listed(f"{listed(names)} since {time}" for time, names in times.items())
         yield f"knft has not watched {resources}, so the objects may be old; knft status says why"

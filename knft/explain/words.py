@@ -1,6 +1,7 @@
-"""Words of sentences: lists and port numbers."""
+"""Words of sentences: lists, port numbers and times."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 
 from knft.protocols import NFT_PROTOCOLS, Protocol
 
@@ -19,3 +20,8 @@ def listed(texts: Iterable[str]) -> str:
 def number_text(port: int, protocol: Protocol) -> str:
     """Return a port number with its protocol."""
     return f"{port}/{NFT_PROTOCOLS[protocol]}"
+
+
+def time_text(unix_seconds: float) -> str:
+    """Return a time in whole seconds, with its date and time zone."""
+    return f"{datetime.fromtimestamp(int(unix_seconds), UTC):%Y-%m-%d %H:%M:%S} UTC"
