@@ -14,7 +14,7 @@ WOULD_BE_REMOVED = "would be removed"
 
 
 def remove_table(library: WorkerProcess, family: Family, name: str, output: Output, *, dry_run: bool) -> None:
-    """Remove a table, or with ``dry_run`` print what it has, and print whether it existed; raise KernelError."""
+    """Remove a table, and print whether it existed; with ``dry_run``, print what it contains. Raise KernelError."""
     table = f"table {family.nft} {name}"
     if not dry_run:
         removed = KernelTable(library, family, name).remove()

@@ -60,8 +60,7 @@ class LintReport(Struct, frozen=True):
 
     ``services`` counts the Services, and ``nodes`` are those for which checks that depend on the node were made.
     ``notes`` tell which checks were left out, which settings of nodes are probably wrong, and how many Services a
-    change deletes. ``change`` is None
-    without ``--against``. ``version`` is the version of this format.
+    change deletes. ``change`` is None without ``--against``. ``version`` is the version of this format.
     """
 
     problems: int

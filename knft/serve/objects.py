@@ -1,7 +1,7 @@
 """Answers requests for objects, from which ``knft explain`` explains; loaded at the first request.
 
-An answer is a piece of bounded size. What it lists is copied in one step of the interpreter, so a request waits for no
-lock, and takes a few milliseconds in any cluster (docs/design/control-socket.md#objects).
+The size of an answer is bounded, and so a request takes a few milliseconds in a cluster of any size. A request waits
+for no lock of a sync, because lists are copied in one step of the interpreter (docs/design/control-socket.md#objects).
 """
 
 import os

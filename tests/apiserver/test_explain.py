@@ -1,4 +1,4 @@
-"""``knft explain`` beside a ``knft run`` with an API server: its objects, its Node, and what it does not watch."""
+"""``knft explain`` asks a ``knft run`` that watches an API server, also about Services that it does not watch."""
 
 import json
 from typing import Any

@@ -24,7 +24,7 @@ _NAME = re.compile(r"[a-z0-9.-]+/[a-z0-9.-]+(:\S+)?")
 """The Service port at the start of kube-proxy's comments."""
 
 _MAX_COMMENT_LENGTH = 128
-"""The kernel keeps so much of the comment of a set element; a longer name of a Service port is cut there."""
+"""The longest comment of a set element that the kernel keeps; longer names of Service ports are cut."""
 
 FrontendKey = tuple[int | None, int, int]
 """Address, protocol and port; the address of a NodePort is None."""
