@@ -27,7 +27,7 @@ class RunPlan(Struct, frozen=True):
 
 
 FULL_RUN = RunPlan(FULL, syncs=200, seconds=8.0, dials=4000, repeats=3, settle_seconds=5.0)
-QUICK_RUN = RunPlan(QUICK, syncs=20, seconds=1.0, dials=200, repeats=1, settle_seconds=0.3)
+QUICK_RUN = RunPlan(QUICK, syncs=20, seconds=1.0, dials=200, repeats=1, settle_seconds=0.02)
 
 
 def cases(run_plan: RunPlan, only: Collection[str], profile: str) -> Iterator[Case]:

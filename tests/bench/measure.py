@@ -77,7 +77,7 @@ def kernel_kib(settle_seconds: float) -> int:
     deadline = time.monotonic() + settle_seconds
     before = _fields(_MEMORY, _KERNEL_FIELDS)
     while time.monotonic() < deadline:
-        time.sleep(_PAUSE_SECONDS)
+        time.sleep(min(_PAUSE_SECONDS, settle_seconds))
         now = _fields(_MEMORY, _KERNEL_FIELDS)
         if abs(now - before) < _SETTLED_KIB:
             return now
