@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 RUN = PYTHONDONTWRITEBYTECODE= $(BIN)/python
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity test-migration test-e2e test-faults image image-locks test-image packages test-packages cluster cluster-down programs churn fuzz soak bench bench-cluster install clean
+.PHONY: help demo test check types lint imports licences references docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity test-migration test-e2e test-faults image image-locks test-image packages test-packages cluster cluster-down programs churn fuzz soak bench bench-cluster install clean
 
 help:
 	@echo 'make demo          run knft in a small cluster made of network namespaces (under a minute)'
@@ -47,12 +47,24 @@ demo: $(INSTALLED)
 
 test: check pytest
 
-check: $(INSTALLED) docs
+# Two at a time, the longest first.
+check: $(INSTALLED)
+	@$(MAKE) -j 2 types docs lint imports licences references
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+
+imports: $(INSTALLED)
 	$(BIN)/lint-imports --no-logo
+
+licences: $(INSTALLED)
 	$(BIN)/reuse lint --lines
+
+references: $(INSTALLED)
 	$(RUN) -m pytest -q tests/docs
 
 docs: $(INSTALLED)
