@@ -13,13 +13,31 @@ from knft.configuration.table import OPTIONS
 DOCUMENT = Path(__file__).parents[2] / "docs/configuration.md"
 
 
-def settings_table() -> Iterator[str]:
-    """Yield the lines of the table of fields and flags."""
+def own_flags_table() -> Iterator[str]:
+    """Yield the lines of the table of flags that kube-proxy does not have."""
+    yield "| flag | description |"
+    yield "| --- | --- |"
+    for option in OPTIONS:
+        if option.is_knft_only:
+            yield f"| {_flags(option)} | {_description(option)} |"
+
+
+def fields_table() -> Iterator[str]:
+    """Yield the lines of the table of the fields of kube-proxy's configuration file, with their flags."""
     yield "| field | flag | support | description |"
     yield "| --- | --- | --- | --- |"
     for option in OPTIONS:
-        field = f"`{option.field}`" if option.field else ""
-        yield f"| {field} | {_flags(option)} | {option.support.value} | {_description(option)} |"
+        if option.field:
+            yield f"| `{option.field}` | {_flags(option)} | {option.support.value} | {_description(option)} |"
+
+
+def flags_table() -> Iterator[str]:
+    """Yield the lines of the table of kube-proxy's flags without a field."""
+    yield "| flag | support | description |"
+    yield "| --- | --- | --- |"
+    for option in OPTIONS:
+        if not option.field and not option.is_knft_only:
+            yield f"| {_flags(option)} | {option.support.value} | {_description(option)} |"
 
 
 def gates_table() -> Iterator[str]:
@@ -35,14 +53,18 @@ def _flags(option: Option) -> str:
 
 
 def _description(option: Option) -> str:
-    prefix = "*only in knft*: " if option.is_knft_only else ""
     separator = "; " if option.field_note else ""
-    return f"{prefix}{option.description}{separator}{option.field_note}".replace("|", "\\|")
+    return f"{option.description}{separator}{option.field_note}".replace("|", "\\|")
 
 
 def with_tables(text: str) -> str:
     """Return the document with up-to-date tables between its markers."""
-    for name, lines in (("settings", settings_table()), ("feature gates", gates_table())):
+    for name, lines in (
+        ("flags of knft", own_flags_table()),
+        ("fields", fields_table()),
+        ("flags without a field", flags_table()),
+        ("feature gates", gates_table()),
+    ):
         begin = f"<!-- {name}: written by tests/configuration/document_tables.py -->"
         end = f"<!-- end of {name} -->"
         before, _, rest = text.partition(begin)
