@@ -71,6 +71,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "status": (
         Example("Print the status of the knft of this node:", "knft status"),
         Example("Print it for a program:", "knft status -o json"),
+        Example("Check that the kernel's tables are right now what knft wrote:", "knft status --audit"),
     ),
     "history": (
         Example("Print when an endpoint left a Service, and how long new connections still reached it:",

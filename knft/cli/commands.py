@@ -377,22 +377,28 @@ def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool, dry_run
 
 
 @cli.command(short_help="Print the status of the running knft.")
+@click.option("--audit", is_flag=True,
+              help="Compare the kernel's tables with what knft wrote now, and print the status after that.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="text: lines for people; json: for programs.")  # fmt: skip
-def status(output: str) -> None:
+@click.pass_context
+def status(context: click.Context, output: str, *, audit: bool) -> None:
     """Print whether the running knft is ready, its lasting problems, and details.
 
     The details are versions, node, source of the objects, conntrack, and for each IP family the last sync, pending
     changes, numbers of objects, quarantined and left-out Services, changes by other programs and the last audit.
 
+    The running knft audits its tables once an hour: it reads them, and compares their elements and rules with what it
+    wrote. With --audit it does so now, and the first line says what differs. It repairs what differs.
+
     Run it as root, in knft's container or on the host: it asks the knft of this network namespace.
 
     Exit status 0: the status was printed, also if knft is not ready. 1: no knft process answers, or the output could
-    not be written.
+    not be written. 3: with --audit, a table differs or was not compared.
     """
     from knft.cli.status import status as status_command  # noqa: PLC0415
 
-    status_command(output)
+    context.exit(status_command(output, audit=audit))
 
 
 @cli.command(short_help="Show connections and syncs per second.")

@@ -1,18 +1,61 @@
 """``knft status``: asks the running knft how it is, and prints the answer."""
 
+import time
+from collections.abc import Callable
+
 import click
 import msgspec
 
-from knft.cli.status_text import format_status
+from knft.cli.status_text import AuditConclusion, audit_conclusion, format_status
 from knft.cli.terminal import terminal_width, use_colours
+from knft.control.audit import audit_now
 from knft.control.client import ask, decode
 from knft.control.messages import STATUS_PATH, Status
 
+STATUS_EQUAL, STATUS_DIFFERENT = 0, 3
+MAX_AUDITS = 3
+"""How often an audit is requested that syncs prevent."""
 
-def status(output: str) -> None:
-    """Print the status as "text" or "json"; raise ControlError if no daemon answers."""
-    answer = ask(STATUS_PATH)
+
+def status(output: str, *, audit: bool) -> int:
+    """Print the status as "text" or "json", and return the exit status; raise ControlError if no daemon answers.
+
+    With ``audit``, let the daemon audit its tables before.
+    """
+    answer, audited = audited_status() if audit else (ask(STATUS_PATH), None)
     if output == "json":
         click.echo(msgspec.json.format(answer, indent=2).decode())
-        return
-    click.echo(format_status(decode(answer, Status), terminal_width(), colours=use_colours()), nl=False)
+    else:
+        text = format_status(decode(answer, Status), terminal_width(), colours=use_colours(), audit=audited)
+        click.echo(text, nl=False)
+    return STATUS_EQUAL if audited is None or audited.is_equal else STATUS_DIFFERENT
+
+
+def audited_status(
+    ask: Callable[[str], bytes] = ask, audit: Callable[[], None] = audit_now, now: Callable[[], float] = time.monotonic
+) -> tuple[bytes, AuditConclusion]:
+    """Let the daemon audit its tables; return its status after that, and what the audit found.
+
+    An audit that did not compare a table, because a sync was running, is repeated.
+    """
+    answer = ask(STATUS_PATH)
+    asked = now()
+    for _ in range(MAX_AUDITS):
+        if not _can_audit(decode(answer, Status)):
+            break
+        asked = now()
+        audit()
+        answer = ask(STATUS_PATH)
+        if not _was_prevented(decode(answer, Status)):
+            break
+    return answer, audit_conclusion(decode(answer, Status), now() - asked)
+
+
+def _can_audit(status: Status) -> bool:
+    """Return whether the daemon audits: it does not before it begins to sync."""
+    return all(family.state != "waiting" for family in status.families.values())
+
+
+def _was_prevented(status: Status) -> bool:
+    audits = [family.audit for family in status.families.values() if family.state != "left"]
+    return any(audit is not None and audit.error for audit in audits)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
+
 from knft.cli.text_layout import format_seconds, wrapped
 from knft.control.messages import AuditStatus, ConntrackStatus, FamilyStatus, SourceStatus, Status
 from knft.explain.words import time_text
@@ -23,16 +25,48 @@ _NOT_IN_FORCE = {
 }
 """Why not all rules of a family are in force, by its state."""
 
+_NOT_AUDITED = {"left": "the table is left to an older version of knft", "waiting": "no sync has succeeded yet"}
+"""Why a family is not audited, by its state."""
+
 _Line = tuple[str, str]
 """A label and its text."""
 
 
-def format_status(status: Status, width: int | None, *, colours: bool = False) -> str:
-    """Return the lines of a status, at most ``width`` columns wide."""
+class AuditConclusion(Struct, frozen=True):
+    """What a requested audit found; ``is_equal`` says that each table was compared and has no difference."""
+
+    text: str
+    is_equal: bool
+
+
+def audit_conclusion(status: Status, seconds: float) -> AuditConclusion:
+    """Return what the audit found that was requested ``seconds`` before the status."""
+    found = [f"{name}: {text}" for name, family in sorted(status.families.items()) if (text := _found(family, seconds))]
+    return AuditConclusion(f"audit: {'; '.join(found) or 'no differences'}", not found)
+
+
+def _found(family: FamilyStatus, seconds: float) -> str:
+    """Return why a table is not known to be right, "" if it is."""
+    audit = family.audit
+    if audit is None or audit.age > seconds:
+        return f"not compared: {_NOT_AUDITED.get(family.state, 'knft has not audited this table')}"
+    if audit.error:
+        return f"not compared: {audit.error}"
+    return f"{_differences(audit)}; knft repairs the table" if audit.differences else ""
+
+
+def format_status(
+    status: Status, width: int | None, *, colours: bool = False, audit: AuditConclusion | None = None
+) -> str:
+    """Return the lines of a status, at most ``width`` columns wide; ``audit`` is what a requested audit found."""
     conclusion = _conclusion(status)
+    conclusions = [(conclusion, _colour(status, conclusion))]
+    if audit is not None:
+        conclusions.insert(0, (audit.text, "green" if audit.is_equal else "yellow"))
     lines = [
-        styled(line, f"bold {_colour(status, conclusion)}") if colours else line
-        for line in wrapped("", conclusion, width, "  ")
+        styled(line, f"bold {colour}") if colours else line
+        for text, colour in conclusions
+        for line in wrapped("", text, width, "  ")
     ]
     for label, text in _process(status):
         lines += wrapped(f"{label:<{_LABEL_WIDTH}}", text, width, _INDENT)
@@ -186,8 +220,13 @@ def _foreign(family: FamilyStatus) -> str:
 
 def _audit(audit: AuditStatus | None) -> str:
     if audit is None:
-        return "none yet; the first is an hour after the start"
+        return "none yet; the first is an hour after the start, or now with --audit"
     when = f"{format_seconds(audit.age)} ago"
     if audit.error:
         return f"failed {when}: {audit.error}"
-    return f"{when}, {format_count(audit.differences, 'difference') if audit.differences else 'no differences'}"
+    return f"{when}, {_differences(audit) if audit.differences else 'no differences'}"
+
+
+def _differences(audit: AuditStatus) -> str:
+    names = f" in {', '.join(audit.names)}" if audit.names else ""
+    return f"{format_count(audit.differences, 'difference')}{names}"

@@ -6,6 +6,8 @@ Times are seconds since 1970; ages and durations are differences of the monotoni
 from msgspec import Struct
 
 STATUS_PATH, HISTORY_PATH, COUNTERS_PATH = "/status", "/history", "/counters"
+AUDIT_PATH, AUDITS_PATH = "/audit", "/audits"
+"""The path that requests an audit, and the path that only tells how many have ended."""
 OBJECTS_PATH = "/objects/"
 """The beginning of the paths in ``knft.control.objects``."""
 MAX_NAMED = 20
@@ -53,11 +55,22 @@ class LosingClaims(Struct, frozen=True):
 
 
 class AuditStatus(Struct, frozen=True):
-    """The last audit: its age, how many elements and chains differed, and why it failed, if it did."""
+    """The last audit: its age, how many elements and chains differed, and why it failed, if it did.
+
+    ``names`` are some of the chains that differed, and of the sets and maps of the elements.
+    """
 
     age: float
     differences: int = 0
     error: str = ""
+    names: tuple[str, ...] = ()
+
+
+class Audits(Struct, frozen=True):
+    """How many audits have ended since the start, and the number of the requested one, None if none is requested."""
+
+    ended: int
+    requested: int | None = None
 
 
 class FamilyStatus(Struct, frozen=True):

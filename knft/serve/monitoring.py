@@ -9,7 +9,16 @@ import msgspec
 from msgspec import structs
 
 from knft.configuration.settings import Settings
-from knft.control.messages import COUNTERS_PATH, HISTORY_PATH, OBJECTS_PATH, STATUS_PATH, SourceStatus
+from knft.control.messages import (
+    AUDIT_PATH,
+    AUDITS_PATH,
+    COUNTERS_PATH,
+    HISTORY_PATH,
+    OBJECTS_PATH,
+    STATUS_PATH,
+    Audits,
+    SourceStatus,
+)
 from knft.kernel.process import WorkerProcess
 from knft.serve.control_server import ControlServer
 from knft.serve.events import EventReporter, OnEvent, node_event
@@ -145,7 +154,16 @@ class Monitoring:
             found = structs.replace(counted, node=self._config.node_name)
             return Response(HTTPStatus.OK, msgspec.json.encode(found), JSON)
 
-        pages = Router({STATUS_PATH: status, HISTORY_PATH: history, COUNTERS_PATH: counters})
+        def audit() -> Response:
+            found = Audits(daemon.audits.ended, daemon.audits.request())
+            return Response(HTTPStatus.OK, msgspec.json.encode(found), JSON)
+
+        def audits() -> Response:
+            return Response(HTTPStatus.OK, msgspec.json.encode(Audits(daemon.audits.ended)), JSON)
+
+        pages = Router(
+            {STATUS_PATH: status, HISTORY_PATH: history, COUNTERS_PATH: counters, AUDIT_PATH: audit, AUDITS_PATH: audits}
+        )
 
         def respond(request: Request) -> Response:
             if request.method != "GET" or not request.path.startswith(OBJECTS_PATH):

@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import structs
 
 from knft.cli.history import endpoint_name, selector, service_name, since_text, since_time, unknown_service
 from knft.cli.history_text import Selection, format_history
-from knft.cli.status_text import format_status
+from knft.cli.status import MAX_AUDITS, audited_status
+from knft.cli.status_text import AuditConclusion, audit_conclusion, format_status
 from knft.control.messages import (
     AuditStatus,
     Cause,
@@ -228,6 +230,74 @@ def test_conclusion_says_that_all_rules_are_in_force_only_if_they_are(state: str
 def test_status_tells_when_the_api_server_was_heard_last(source: dict[str, Any], expected: str) -> None:
     status = structs.replace(READY, source=SourceStatus("API server", "https://192.0.2.10:6443", **source))
     assert f"API server    https://192.0.2.10:6443, {expected}\n" in format_status(status, None)
+
+
+def audited(**families: AuditStatus | str | None) -> Status:
+    """Return a status with an audit of each family, or with the family's state."""
+    return structs.replace(
+        READY,
+        families={
+            name: structs.replace(HEALTHY, state=audit) if isinstance(audit, str) else structs.replace(HEALTHY, audit=audit)
+            for name, audit in families.items()
+        },
+    )
+
+
+FOUND = audited(IPv4=AuditStatus(0.5, 3, names=("cluster-ips", "services")), IPv6=AuditStatus(0.4))
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (audited(IPv4=AuditStatus(0.5), IPv6=AuditStatus(0.4)), "audit: no differences"),
+        (FOUND, "audit: IPv4: 3 differences in cluster-ips, services; knft repairs the table"),
+        (
+            audited(IPv4=AuditStatus(0.5, error="the worker process died"), IPv6=AuditStatus(0.4, 1)),
+            "audit: IPv4: not compared: the worker process died; IPv6: 1 difference; knft repairs the table",
+        ),
+        # The audits of the first two are older than the request.
+        (
+            audited(IPv4="left", IPv6="waiting"),
+            "audit: IPv4: not compared: the table is left to an older version of knft; "
+            "IPv6: not compared: no sync has succeeded yet",
+        ),
+        (audited(IPv4=None, IPv6=AuditStatus(0.1)), "audit: IPv4: not compared: knft has not audited this table"),
+    ],
+)
+def test_status_after_an_audit_begins_with_what_it_found(status: Status, expected: str) -> None:
+    found = audit_conclusion(status, 1.0)
+    assert found == AuditConclusion(expected, is_equal=expected == "audit: no differences")
+    assert format_status(status, None, audit=found).splitlines()[0] == expected
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_text_of_a_status_after_an_audit(width: str) -> None:
+    text = format_status(FOUND, WIDTHS[width], audit=audit_conclusion(FOUND, 1.0))
+    assert text == golden(f"status-audited-{width}")
+
+
+PREVENTED = AuditStatus(0.1, error="a sync was running, or the last one had failed")
+
+
+@pytest.mark.parametrize(
+    ("answers", "audits", "is_equal"),
+    [
+        ([{"IPv4": None}, {"IPv4": AuditStatus(0.0)}], 1, True),
+        ([{"IPv4": None}, {"IPv4": PREVENTED}, {"IPv4": AuditStatus(0.0)}], 2, True),
+        ([{"IPv4": None}, *[{"IPv4": PREVENTED}] * MAX_AUDITS], MAX_AUDITS, False),
+        ([{"IPv4": "waiting"}], 0, False),
+        ([{"IPv4": "left"}, {"IPv4": "left"}], 1, False),
+    ],
+)
+def test_audit_that_a_sync_prevented_is_repeated(
+    answers: list[dict[str, AuditStatus | str | None]], audits: int, *, is_equal: bool
+) -> None:
+    statuses = iter([msgspec.json.encode(audited(**each)) for each in answers])
+    requests: list[None] = []
+    answer, found = audited_status(lambda _: next(statuses), lambda: requests.append(None), lambda: 100.0)
+    assert (len(requests), found.is_equal) == (audits, is_equal)
+    assert msgspec.json.decode(answer, type=Status) == audited(**answers[-1])
+    assert next(statuses, None) is None
 
 
 @pytest.mark.parametrize("width", WIDTHS)
