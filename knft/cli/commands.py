@@ -378,15 +378,16 @@ def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool, dry_run
 
 @cli.command(short_help="Print the status of the running knft.")
 @click.option("--audit", is_flag=True,
-              help="Compare the kernel's tables with what knft wrote now, and print the status after that.")  # fmt: skip
+              help="Compare the kernel's tables now with what knft wrote, then print the status.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="text: lines for people; json: for programs.")  # fmt: skip
 @click.pass_context
 def status(context: click.Context, output: str, *, audit: bool) -> None:
     """Print whether the running knft is ready, its lasting problems, and details.
 
-    The details are versions, node, source of the objects, conntrack, and for each IP family the last sync, pending
-    changes, numbers of objects, quarantined and left-out Services, changes by other programs and the last audit.
+    The details are versions, node, source of the objects, conntrack, what kube-proxy left on this machine and the
+    command that removes it, and for each IP family the last sync, pending changes, numbers of objects, quarantined and
+    left-out Services, changes by other programs and the last audit.
 
     The running knft audits its tables once an hour: it reads them, and compares their elements and rules with what it
     wrote. With --audit it does so now, and the first line says what differs. It repairs what differs.

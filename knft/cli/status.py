@@ -6,7 +6,8 @@ from collections.abc import Callable
 import click
 import msgspec
 
-from knft.cli.status_text import AuditConclusion, audit_conclusion, format_status
+from knft.app.leftover_warnings import leftover_warnings
+from knft.cli.status_text import AuditConclusion, Leftovers, audit_conclusion, format_status
 from knft.cli.terminal import terminal_width, use_colours
 from knft.control.audit import audit_now
 from knft.control.client import ask, decode
@@ -23,12 +24,22 @@ def status(output: str, *, audit: bool) -> int:
     With ``audit``, let the daemon audit its tables before.
     """
     answer, audited = audited_status() if audit else (ask(STATUS_PATH), None)
+    leftovers = read_leftovers()
     if output == "json":
-        click.echo(msgspec.json.format(answer, indent=2).decode())
+        document = msgspec.json.decode(answer) | {"leftovers": leftovers}
+        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
     else:
-        text = format_status(decode(answer, Status), terminal_width(), colours=use_colours(), audit=audited)
+        found, colours = decode(answer, Status), use_colours()
+        text = format_status(found, terminal_width(), leftovers=leftovers, audit=audited, colours=colours)
         click.echo(text, nl=False)
     return STATUS_EQUAL if audited is None or audited.is_equal else STATUS_DIFFERENT
+
+
+def read_leftovers() -> Leftovers:
+    """Return what kube-proxy left on this machine. The running knft lacks the capability to read iptables-legacy."""
+    errors: dict[str, None] = {}
+    found = tuple(leftover_warnings(lambda error: errors.setdefault(str(error))))
+    return Leftovers(found, tuple(errors))
 
 
 def audited_status(

@@ -39,6 +39,16 @@ class AuditConclusion(Struct, frozen=True):
     is_equal: bool
 
 
+class Leftovers(Struct, frozen=True):
+    """What kube-proxy left on this machine, a text for each mode, and why something could not be read."""
+
+    found: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+NO_LEFTOVERS = Leftovers()
+
+
 def audit_conclusion(status: Status, seconds: float) -> AuditConclusion:
     """Return what the audit found that was requested ``seconds`` before the status."""
     found = [f"{name}: {text}" for name, family in sorted(status.families.items()) if (text := _found(family, seconds))]
@@ -56,7 +66,12 @@ def _found(family: FamilyStatus, seconds: float) -> str:
 
 
 def format_status(
-    status: Status, width: int | None, *, colours: bool = False, audit: AuditConclusion | None = None
+    status: Status,
+    width: int | None,
+    *,
+    leftovers: Leftovers = NO_LEFTOVERS,
+    audit: AuditConclusion | None = None,
+    colours: bool = False,
 ) -> str:
     """Return the lines of a status, at most ``width`` columns wide; ``audit`` is what a requested audit found."""
     conclusion = _conclusion(status)
@@ -68,7 +83,7 @@ def format_status(
         for text, colour in conclusions
         for line in wrapped("", text, width, "  ")
     ]
-    for label, text in _process(status):
+    for label, text in (*_process(status), *_leftovers(leftovers)):
         lines += wrapped(f"{label:<{_LABEL_WIDTH}}", text, width, _INDENT)
     for name, family in sorted(status.families.items()):
         lines.append("")
@@ -151,6 +166,12 @@ def _conntrack(conntrack: ConntrackStatus) -> str:
         return "unknown: cannot read nf_conntrack_count"
     share = 100 * conntrack.entries / conntrack.maximum if conntrack.maximum else 0.0
     return f"{conntrack.entries} of at most {conntrack.maximum} entries ({share:.1f} %)"
+
+
+def _leftovers(leftovers: Leftovers) -> Iterator[_Line]:
+    texts = [*leftovers.found, *(f"cannot look for kube-proxy's leftovers: {error}" for error in leftovers.errors)]
+    for number, text in enumerate(texts or ["nothing of kube-proxy"]):
+        yield "" if number else "leftovers", text
 
 
 def _family(name: str, family: FamilyStatus) -> Iterator[_Line]:

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from knft.configuration.settings import Settings
 from knft.control.messages import (
@@ -143,26 +143,23 @@ class Monitoring:
         def status() -> Response:
             from knft.serve.status import read_status  # noqa: PLC0415 - few processes are ever asked
 
-            return Response(HTTPStatus.OK, msgspec.json.encode(read_status(status_sources())), JSON)
+            return _answer(read_status(status_sources()))
 
         def history() -> Response:
-            found = structs.replace(self.history.read(), node=self._config.node_name)
-            return Response(HTTPStatus.OK, msgspec.json.encode(found), JSON)
+            return _answer(structs.replace(self.history.read(), node=self._config.node_name))
 
         def counters() -> Response:
             counted = self.sync_totals.read(self.kernel_counters.services)
-            found = structs.replace(counted, node=self._config.node_name)
-            return Response(HTTPStatus.OK, msgspec.json.encode(found), JSON)
-
-        def audit() -> Response:
-            found = Audits(daemon.audits.ended, daemon.audits.request())
-            return Response(HTTPStatus.OK, msgspec.json.encode(found), JSON)
-
-        def audits() -> Response:
-            return Response(HTTPStatus.OK, msgspec.json.encode(Audits(daemon.audits.ended)), JSON)
+            return _answer(structs.replace(counted, node=self._config.node_name))
 
         pages = Router(
-            {STATUS_PATH: status, HISTORY_PATH: history, COUNTERS_PATH: counters, AUDIT_PATH: audit, AUDITS_PATH: audits}
+            {
+                STATUS_PATH: status,
+                HISTORY_PATH: history,
+                COUNTERS_PATH: counters,
+                AUDIT_PATH: lambda: _answer(Audits(daemon.audits.ended, daemon.audits.request())),
+                AUDITS_PATH: lambda: _answer(Audits(daemon.audits.ended)),
+            }
         )
 
         def respond(request: Request) -> Response:
@@ -183,6 +180,10 @@ class Monitoring:
     def stop(self) -> None:
         """Release every port; does nothing if stopped already."""
         self._thread.stop()
+
+
+def _answer(found: Struct) -> Response:
+    return Response(HTTPStatus.OK, msgspec.json.encode(found), JSON)
 
 
 def _service_counters(clock: Clock) -> "ServiceCounters":

@@ -10,7 +10,6 @@ from knft.sync.foreign_changes import ForeignChangeSummary
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 
-
 NOT_COMPARED = "a sync was running, or the last one had failed"
 """The error of an audit that could not compare a table, because it was unknown what the table should contain."""
 MAX_NAMES = 20

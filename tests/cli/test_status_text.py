@@ -10,7 +10,7 @@ from msgspec import structs
 from knft.cli.history import endpoint_name, selector, service_name, since_text, since_time, unknown_service
 from knft.cli.history_text import Selection, format_history
 from knft.cli.status import MAX_AUDITS, audited_status
-from knft.cli.status_text import AuditConclusion, audit_conclusion, format_status
+from knft.cli.status_text import AuditConclusion, Leftovers, audit_conclusion, format_status
 from knft.control.messages import (
     AuditStatus,
     Cause,
@@ -26,7 +26,9 @@ from knft.control.messages import (
     TableChange,
 )
 from knft.errors import UsageError
+from knft.leftovers.messages import leftover_warning
 from knft.model.names import NamespacedName
+from knft.proxy_mode import Mode
 
 GOLDEN = Path(__file__).parent / "golden"
 WIDTHS = {"80": 80, "200": 200, "piped": None}
@@ -237,12 +239,21 @@ def audited(**families: AuditStatus | str | None) -> Status:
     return structs.replace(
         READY,
         families={
-            name: structs.replace(HEALTHY, state=audit) if isinstance(audit, str) else structs.replace(HEALTHY, audit=audit)
+            name: structs.replace(HEALTHY, state=audit)
+            if isinstance(audit, str)
+            else structs.replace(HEALTHY, audit=audit)
             for name, audit in families.items()
         },
     )
 
 
+LEFTOVERS = Leftovers(
+    (
+        leftover_warning(Mode.IPTABLES, ["18 chains in iptables-nft", "18 chains in ip6tables-nft"]),
+        leftover_warning(Mode.NFTABLES, ["ip kube-proxy"]),
+    ),
+    ("iptables-legacy-save: Permission denied (you must be root)",),
+)
 FOUND = audited(IPv4=AuditStatus(0.5, 3, names=("cluster-ips", "services")), IPv6=AuditStatus(0.4))
 
 
@@ -258,8 +269,10 @@ FOUND = audited(IPv4=AuditStatus(0.5, 3, names=("cluster-ips", "services")), IPv
         # The audits of the first two are older than the request.
         (
             audited(IPv4="left", IPv6="waiting"),
-            "audit: IPv4: not compared: the table is left to an older version of knft; "
-            "IPv6: not compared: no sync has succeeded yet",
+            (
+                "audit: IPv4: not compared: the table is left to an older version of knft; "
+                "IPv6: not compared: no sync has succeeded yet"
+            ),
         ),
         (audited(IPv4=None, IPv6=AuditStatus(0.1)), "audit: IPv4: not compared: knft has not audited this table"),
     ],
@@ -271,8 +284,8 @@ def test_status_after_an_audit_begins_with_what_it_found(status: Status, expecte
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_text_of_a_status_after_an_audit(width: str) -> None:
-    text = format_status(FOUND, WIDTHS[width], audit=audit_conclusion(FOUND, 1.0))
+def test_text_of_a_status_after_an_audit_with_leftovers_of_kube_proxy(width: str) -> None:
+    text = format_status(FOUND, WIDTHS[width], leftovers=LEFTOVERS, audit=audit_conclusion(FOUND, 1.0))
     assert text == golden(f"status-audited-{width}")
 
 

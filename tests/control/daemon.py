@@ -55,7 +55,9 @@ class ControlledKnft(LoggedProcess):
         self.write("web", service("web", 1), *slices("web", endpoints))
         arguments = ["run", "--manifests", str(self._manifests), *NODE_FLAG, "--min-sync-period", "0", "-v2"]
         arguments += [*flags, "--sync-period", "1s"]  # after which a quarantined Service port is retried
-        super().__init__(self.namespace, [sys.executable, "-P", "-c", f"{_RUN}{patch}main()", *arguments], folder / "log")
+        super().__init__(
+            self.namespace, [sys.executable, "-P", "-c", f"{_RUN}{patch}main()", *arguments], folder / "log"
+        )
 
     def write(self, name: str, *objects: dict[str, Any]) -> None:
         """Replace a file of manifests."""
