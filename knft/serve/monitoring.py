@@ -17,7 +17,9 @@ from knft.control.messages import (
     OBJECTS_PATH,
     STATUS_PATH,
     Audits,
+    ServerOutage,
     SourceStatus,
+    entry_time,
 )
 from knft.kernel.process import WorkerProcess
 from knft.serve.control_server import ControlServer
@@ -127,10 +129,16 @@ class Monitoring:
         )
         self.metrics.register(collector)
 
-    def serve_commands(self, port_id: int, daemon: Daemon, source: Callable[[], SourceStatus]) -> None:
+    def serve_commands(
+        self,
+        port_id: int,
+        daemon: Daemon,
+        source: Callable[[], SourceStatus],
+        outages: Callable[[], tuple[ServerOutage, ...]],
+    ) -> None:
         """Answer commands such as ``knft status``; ``port_id`` is that of the instance lock's socket.
 
-        ``source`` returns where the objects come from.
+        ``source`` returns where the objects come from, and ``outages`` when the API server could not be watched.
         """
 
         def status_sources() -> "StatusSources":
@@ -146,7 +154,9 @@ class Monitoring:
             return _answer(read_status(status_sources()))
 
         def history() -> Response:
-            return _answer(structs.replace(self.history.read(), node=self._config.node_name))
+            found = self.history.read()
+            entries = tuple(sorted((*found.entries, *outages()), key=entry_time))
+            return _answer(structs.replace(found, entries=entries, node=self._config.node_name))
 
         def counters() -> Response:
             counted = self.sync_totals.read(self.kernel_counters.services)

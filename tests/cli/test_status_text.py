@@ -21,8 +21,10 @@ from knft.control.messages import (
     History,
     LosingClaims,
     NamedProblems,
+    ServerOutage,
     SourceStatus,
     Status,
+    SyncFailure,
     TableChange,
 )
 from knft.errors import UsageError
@@ -167,6 +169,7 @@ SERVICE_DELETED = structs.replace(
     in_force=NOON + 61.5,
     seconds=1.5,
 )
+REFUSED = "192.0.2.10:6443: Connection refused"
 HISTORY = History(
     (
         FirstSync("IPv4", 12, 120, 0, NOON - 7384),
@@ -177,6 +180,10 @@ HISTORY = History(
         TableChange("IPv4", "nft (pid 4711) changed the table: services", NOON + 30, NOON + 30.05),
         TableChange("IPv6", "an audit found 3 elements or chains changed", NOON + 40),
         SERVICE_DELETED,
+        ServerOutage("", REFUSED, NOON + 70, NOON + 184.5),
+        ServerOutage("endpointslices", "the server answered 403: forbidden", NOON + 190),
+        SyncFailure("IPv4", "cannot allocate memory", NOON + 200, 7, "the worker process died", NOON + 262),
+        SyncFailure("IPv6", "cannot allocate memory", NOON + 201),
     ),
     dropped=7,
 )
@@ -410,13 +417,13 @@ def test_history_of_a_mistyped_service_names_similar_ones() -> None:
 @pytest.mark.parametrize(
     ("selection", "expected"),
     [
-        ({}, "first dns change table table deleted"),
-        ({"service": "shop/web"}, "change table table deleted"),
-        ({"service": "shop/we"}, "table table"),
-        ({"service": "shop/web", "port": "http"}, "change table table deleted"),
-        ({"service": "shop/web", "port": "htt"}, "table table"),
-        ({"service": "default/dns", "port": ""}, "dns table table"),
-        # The last entry does not list all of its endpoints.
+        ({}, "first dns change table table deleted outage forbidden failed failing"),
+        ({"service": "shop/web"}, "change table table deleted outage forbidden failed failing"),
+        ({"service": "shop/we"}, "table table outage forbidden failed failing"),
+        ({"service": "shop/web", "port": "http"}, "change table table deleted outage forbidden failed failing"),
+        ({"service": "shop/web", "port": "htt"}, "table table outage forbidden failed failing"),
+        ({"service": "default/dns", "port": ""}, "dns table table outage forbidden failed failing"),
+        # The last change of endpoints does not list all of its endpoints.
         ({"endpoint": "10.244.1.20"}, "change deleted"),
         ({"endpoint": "10.244.1.21:8080"}, "change deleted"),
         ({"endpoint": "10.244.1.2"}, "deleted"),
@@ -424,13 +431,18 @@ def test_history_of_a_mistyped_service_names_similar_ones() -> None:
         ({"endpoint": "10.244.1.20", "service": "default/dns"}, ""),
         ({"endpoint": "fd00::20"}, "deleted"),
         ({"endpoint": "[fd00::20]:8080"}, "deleted"),
-        ({"since": NOON + 35}, "table deleted"),
-        ({"since": NOON + 35, "service": "default/dns"}, "table"),
+        ({"since": NOON + 35}, "table deleted outage forbidden failed failing"),
+        ({"since": NOON + 35, "service": "default/dns"}, "table outage forbidden failed failing"),
+        # Failures that had not ended before.
+        ({"since": NOON + 180}, "outage forbidden failed failing"),
+        ({"since": NOON + 261}, "forbidden failed failing"),
+        ({"since": NOON + 999}, "forbidden failing"),
     ],
     ids=str,
 )
 def test_selection(selection: dict[str, Any], expected: str) -> None:
-    names = dict(zip(map(id, HISTORY.entries), ("first", "dns", "change", "table", "table", "deleted"), strict=True))
+    labels = "first dns change table table deleted outage forbidden failed failing"
+    names = dict(zip(map(id, HISTORY.entries), labels.split(), strict=True))
     selected = filter(selector(Selection(**selection)), HISTORY.entries)
     assert " ".join(names[id(entry)] for entry in selected) == expected
 
