@@ -19,6 +19,7 @@ from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock, MonotonicClock
 from knft.sync.audit_schedule import AuditSchedule
 from knft.sync.dispatch import Dispatcher, NodeInputs
+from knft.sync.failure_log import FailureLog
 from knft.sync.foreign_change_watch import ForeignChangeWatch
 from knft.sync.foreign_objects import describe
 from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
@@ -73,8 +74,7 @@ class Daemon:
         self._node_check = node_check
         self._service_warnings = service_warnings
         self._problems = LastingProblems()
-        self._last_failures: dict[Family, str] = {}
-        """Why the last sync of a family failed."""
+        self._failure_log = FailureLog()
         self._had_full_sync = False
         """Whether there was a full sync since the last ``freeze_and_trim``."""
         self._is_frozen = False
@@ -251,19 +251,14 @@ class Daemon:
             report = proxier.sync()
         except KernelError as error:
             reason = str(error)
-            # A retry fails with the same message for as long as the problem lasts.
-            level = logging.DEBUG if self._last_failures.get(proxier.family) == reason else logging.ERROR
-            self._last_failures[proxier.family] = reason
-            log.log(level, "%s: sync failed: %s", proxier.family.value, error)
-            log.debug("%s", error.detail)
+            self._failure_log.failed(proxier.family, error, time.monotonic())
         except Exception as error:
             exit_if_out_of_memory(error)
             reason = f"unexpected error, please report this: {error!r}"
             # A bug in knft must not end the loop: the rules stay, and the next sync is a full one.
             log.exception("%s: sync failed unexpectedly; please report this", proxier.family.value)
         else:
-            if self._last_failures.pop(proxier.family, None) is not None:
-                log.info("%s: syncs succeed again", proxier.family.value)
+            self._failure_log.succeeded(proxier.family, time.monotonic())
             self._record_success(report)
             self._notify(lambda observer: observer.sync_succeeded(report, proxier.state))
             return True
