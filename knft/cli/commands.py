@@ -379,8 +379,8 @@ def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool, dry_run
 @cli.command(short_help="Print the status of the running knft.")
 @click.option("--audit", is_flag=True,
               help="Compare the kernel's tables now with what knft wrote, then print the status.")  # fmt: skip
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="text: lines for people; json: for programs.")  # fmt: skip
+@click.option("-o", "--output", type=click.Choice(["text", "summary", "json"]), default="text", show_default=True,
+              help="text: lines for people; summary: one line, for many nodes; json: for programs.")  # fmt: skip
 @click.pass_context
 def status(context: click.Context, output: str, *, audit: bool) -> None:
     """Print whether the running knft is ready, its lasting problems, and details.
@@ -391,6 +391,9 @@ def status(context: click.Context, output: str, *, audit: bool) -> None:
 
     The running knft audits its tables once an hour: it reads them, and compares their elements and rules with what it
     wrote. With --audit it does so now, and the first line says what differs. It repairs what differs.
+
+    The summary is one line with tabs: node, version, whether knft is ready, age of the last sync, Services left out,
+    last audit, problems.
 
     Run it as root, in knft's container or on the host: it asks the knft of this network namespace.
 

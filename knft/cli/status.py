@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from knft.app.leftover_warnings import leftover_warnings
-from knft.cli.status_text import AuditConclusion, Leftovers, audit_conclusion, format_status
+from knft.cli.status_text import AuditConclusion, Leftovers, audit_conclusion, format_status, format_summary
 from knft.cli.terminal import terminal_width, use_colours
 from knft.control.audit import audit_now
 from knft.control.client import ask, decode
@@ -19,19 +19,21 @@ MAX_AUDITS = 3
 
 
 def status(output: str, *, audit: bool) -> int:
-    """Print the status as "text" or "json", and return the exit status; raise ControlError if no daemon answers.
+    """Print the status as "text", "summary" or "json", and return the exit status.
 
-    With ``audit``, let the daemon audit its tables before.
+    With ``audit``, let the daemon audit its tables before. Raises ControlError if no daemon answers.
     """
     answer, audited = audited_status() if audit else (ask(STATUS_PATH), None)
     leftovers = read_leftovers()
     if output == "json":
         document = msgspec.json.decode(answer) | {"leftovers": leftovers}
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        text = f"{msgspec.json.format(msgspec.json.encode(document), indent=2).decode()}\n"
+    elif output == "summary":
+        text = format_summary(decode(answer, Status), leftovers)
     else:
         found, colours = decode(answer, Status), use_colours()
         text = format_status(found, terminal_width(), leftovers=leftovers, audit=audited, colours=colours)
-        click.echo(text, nl=False)
+    click.echo(text, nl=False)
     return STATUS_EQUAL if audited is None or audited.is_equal else STATUS_DIFFERENT
 
 

@@ -1,4 +1,4 @@
-"""Formats the answer to ``knft status`` as text: the conclusion, then the process, then each IP family."""
+"""Formats the answer to ``knft status`` as text, the conclusion, process and IP families, or as one line."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,7 +7,7 @@ from msgspec import Struct
 from knft.cli.text_layout import format_seconds, wrapped
 from knft.control.messages import AuditStatus, ConntrackStatus, FamilyStatus, SourceStatus, Status
 from knft.explain.words import time_text
-from knft.present.formatting import format_count
+from knft.present.formatting import escape_invisible, format_count
 from knft.present.layout import styled
 
 _LABEL_WIDTH = 14
@@ -100,20 +100,28 @@ def _colour(status: Status, conclusion: str) -> str:
 
 def _conclusion(status: Status) -> str:
     """Return whether knft is ready, what lasts that needs an operator, and why rules are not in force yet."""
-    problems = [f"{name}: {text}" for name, family in sorted(status.families.items()) for text in _problems(family)]
-    problems += [_UNREAD.get(status.source.kind, "")] if status.source.problems else []
+    problems, not_in_force = _lasting_problems(status), _not_in_force(status)
     if status.problem:
         return "; ".join([f"knft is not ready: {status.problem}", *problems])
-    # The other states are problems.
-    not_in_force = [
-        f"{name}: {_NOT_IN_FORCE.get(family.state, family.state)}"
-        for name, family in sorted(status.families.items())
-        if family.state not in ("in force", "failing", "left")
-    ]
     ready = f"knft is ready, with problems: {'; '.join(problems)}" if problems else "knft is ready"
     if problems or not_in_force:
         return "; ".join([ready, *not_in_force])
     return _ALL_WELL
+
+
+def _lasting_problems(status: Status) -> list[str]:
+    """Return what lasts that needs an operator."""
+    problems = [f"{name}: {text}" for name, family in sorted(status.families.items()) for text in _problems(family)]
+    return problems + ([_UNREAD.get(status.source.kind, "")] if status.source.problems else [])
+
+
+def _not_in_force(status: Status) -> list[str]:
+    """Return why rules are not in force yet; the other states are lasting problems."""
+    return [
+        f"{name}: {_NOT_IN_FORCE.get(family.state, family.state)}"
+        for name, family in sorted(status.families.items())
+        if family.state not in ("in force", "failing", "left")
+    ]
 
 
 def _problems(family: FamilyStatus) -> Iterator[str]:
@@ -129,6 +137,39 @@ def _problems(family: FamilyStatus) -> Iterator[str]:
         yield "stale objects cannot be removed"
     if family.repair_error:
         yield "the table cannot be repaired"
+
+
+def format_summary(status: Status, leftovers: Leftovers = NO_LEFTOVERS) -> str:
+    """Return one line for tables of many nodes, with tabs between its fields; problems are the last one."""
+    problems, not_in_force = _lasting_problems(status), _not_in_force(status)
+    health = "not ready" if status.problem else "problems" if problems else "ready"
+    families = status.families.values()
+    ages = [family.last_sync_age for family in families if family.last_sync_age is not None]
+    reasons = [status.problem] if status.problem else []
+    reasons += [*problems, *not_in_force, *(["leftovers of kube-proxy"] if leftovers.found else [])]
+    fields = (
+        status.node,
+        status.knft,
+        health,
+        f"synced {format_seconds(min(ages))} ago" if ages else "not synced yet",
+        f"{max((family.left_out.count for family in families), default=0)} left out",
+        f"audit {_summarized_audits([family.audit for family in families])}",
+        "; ".join(reasons),
+    )
+    return "\t".join(escape_invisible(field) for field in fields).rstrip() + "\n"
+
+
+def _summarized_audits(audits: Sequence[AuditStatus | None]) -> str:
+    """Return the oldest audit of the families, and the differences of all; an audit that failed comes first."""
+    ended = [audit for audit in audits if audit is not None]
+    if len(ended) < len(audits) or not ended:
+        return "none yet"
+    failed = [audit for audit in ended if audit.error]
+    return _audit(
+        failed[0]
+        if failed
+        else AuditStatus(max(audit.age for audit in ended), sum(audit.differences for audit in ended))
+    )
 
 
 def _process(status: Status) -> Iterator[_Line]:

@@ -10,7 +10,7 @@ from msgspec import structs
 from knft.cli.history import endpoint_name, selector, service_name, since_text, since_time, unknown_service
 from knft.cli.history_text import Selection, format_history
 from knft.cli.status import MAX_AUDITS, audited_status
-from knft.cli.status_text import AuditConclusion, Leftovers, audit_conclusion, format_status
+from knft.cli.status_text import AuditConclusion, Leftovers, audit_conclusion, format_status, format_summary
 from knft.control.messages import (
     AuditStatus,
     Cause,
@@ -294,6 +294,67 @@ def test_status_after_an_audit_begins_with_what_it_found(status: Status, expecte
 def test_text_of_a_status_after_an_audit_with_leftovers_of_kube_proxy(width: str) -> None:
     text = format_status(FOUND, WIDTHS[width], leftovers=LEFTOVERS, audit=audit_conclusion(FOUND, 1.0))
     assert text == golden(f"status-audited-{width}")
+
+
+@pytest.mark.parametrize(
+    ("status", "leftovers", "expected"),
+    [
+        (FOUND, Leftovers(), ["ready", "synced 3.2 s ago", "0 left out", "audit 500.0 ms ago, 3 differences"]),
+        (READY, Leftovers(), ["ready", "synced 3.2 s ago", "0 left out", "audit none yet"]),
+        (
+            READY,
+            LEFTOVERS,
+            ["ready", "synced 3.2 s ago", "0 left out", "audit none yet", "leftovers of kube-proxy"],
+        ),
+        (
+            structs.replace(AWAY, problem="", source=READY.source),
+            Leftovers(),
+            [
+                "problems",
+                "synced 3.2 s ago",
+                "1 left out",
+                "audit failed 30.0 s ago: the worker process died",
+                (
+                    "IPv6: the last sync failed; IPv6: 1 quarantined Service port; IPv6: 1 Service left out; "
+                    "IPv6: stale objects cannot be removed; IPv6: the table cannot be repaired"
+                ),
+            ],
+        ),
+        (
+            structs.replace(STARTING, families={"IPv4": STARTING.families["IPv4"]}),
+            Leftovers(),
+            [
+                "not ready",
+                "not synced yet",
+                "0 left out",
+                "audit 12m3s ago, no differences",
+                "waiting for the Services and endpoints of the cluster; IPv4: no sync has succeeded yet",
+            ],
+        ),
+        (
+            UNFINISHED,
+            Leftovers(),
+            [
+                "ready",
+                "synced 3.2 s ago",
+                "0 left out",
+                "audit 12m3s ago, no differences",
+                (
+                    "IPv4: another program has changed the table, and knft has not checked it yet; "
+                    "IPv6: changes wait for a sync"
+                ),
+            ],
+        ),
+    ],
+)
+def test_summary_of_a_status(status: Status, leftovers: Leftovers, expected: list[str]) -> None:
+    """One line for each node: whether it is ready, and last what the operator has to look at."""
+    assert format_summary(status, leftovers) == "\t".join(["node-1", "0.1.0", *expected]) + "\n"
+
+
+def test_summary_has_no_tabs_and_lines_of_other_programs() -> None:
+    status = structs.replace(READY, problem="a\tb\nc")
+    assert format_summary(status).split("\t")[-1] == "a\\tb\\nc\n"
 
 
 PREVENTED = AuditStatus(0.1, error="a sync was running, or the last one had failed")
