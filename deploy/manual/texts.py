@@ -70,7 +70,9 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     ),
     "status": (
         Example("Print the status of the knft of this node:", "knft status"),
+        Example("Print it as one line, for a table of many nodes:", "knft status -o summary"),
         Example("Print it for a program:", "knft status -o json"),
+        Example("Check that the kernel's tables are right now what knft wrote:", "knft status --audit"),
     ),
     "history": (
         Example("Print when an endpoint left a Service, and how long new connections still reached it:",

@@ -11,6 +11,7 @@ from knft.apiserver.list_watch import WatchTimeouts
 from knft.apiserver.reflector import OnInvalidObject, Reflector, ignore_invalid_object
 from knft.apiserver.store import Store
 from knft.apiserver.watch_problems import WatchProblems
+from knft.control.messages import ServerOutage
 from knft.memory_errors import exit_if_out_of_memory
 from knft.model.objects import ObjectChange
 
@@ -116,6 +117,10 @@ class ApiServerSource:
     def unwatched_seconds(self) -> dict[str, float]:
         """Return for how many seconds each resource that cannot be watched now has not been watched."""
         return self._problems.problem_seconds()
+
+    def outages(self) -> tuple[ServerOutage, ...]:
+        """Return when the server or a resource could not be watched, and why."""
+        return self._problems.outages()
 
     def last_message_age(self) -> float | None:
         """Return how many seconds ago the last answer, event or bookmark of any resource arrived; None before that."""

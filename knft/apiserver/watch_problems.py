@@ -5,9 +5,14 @@ A problem is logged when it begins, when its kind changes, as a reminder while i
 
 import logging
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 
+from msgspec import structs
+
 from knft.apiserver.list_watch import RetryDecision
+from knft.control.messages import ServerOutage
 
 log = logging.getLogger("knft")
 
@@ -15,6 +20,9 @@ REPEAT_SECONDS = 60.0
 """A kind of problem that was logged is not logged again within this time."""
 REMINDER_SECONDS = 300.0
 """A problem that lasts is logged again after this time, so that the end of the log shows why knft waits."""
+MAX_OUTAGES = 50
+"""How many outages that have ended are kept for ``knft history``."""
+MAX_PROBLEM_LENGTH = 500
 _MAX_KINDS = 100
 
 
@@ -24,9 +32,10 @@ class WatchProblems:
     A problem of the server as a whole affects every resource, and is logged once.
     """
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        """Start without problems; ``now`` returns seconds."""
+    def __init__(self, now: Callable[[], float], wall_clock: Callable[[], float] = time.time) -> None:
+        """Start without problems; ``now`` returns seconds, and ``wall_clock`` seconds since 1970."""
         self._now = now
+        self._wall_clock = wall_clock
         self._lock = threading.Lock()
         self._problems: dict[str, RetryDecision] = {}
         self._problem_since: dict[str, float] = {}
@@ -37,6 +46,8 @@ class WatchProblems:
         """The kind of problem that was logged last for each resource, and for the server as a whole ("")."""
         self._logged_at: dict[tuple[str, str], float] = {}
         """When each kind of problem of a resource was logged."""
+        self._lasting_outages: dict[str, ServerOutage] = {}
+        self._past_outages: deque[ServerOutage] = deque(maxlen=MAX_OUTAGES)
 
     def problem(self, resource: str) -> str:
         """Return the problem of a resource, "" if there is none."""
@@ -48,12 +59,18 @@ class WatchProblems:
         with self._lock:
             return {resource: self._now() - since for resource, since in self._problem_since.items()}
 
+    def outages(self) -> tuple[ServerOutage, ...]:
+        """Return the last outages; those that last are the last ones."""
+        with self._lock:
+            return (*self._past_outages, *self._lasting_outages.values())
+
     def set_problem(self, resource: str, decision: RetryDecision) -> None:
         """Record and log the problem of a resource."""
         with self._lock:
             self._problems[resource] = decision
             self._problem_since.setdefault(resource, self._now())
             self._watched.discard(resource)
+            self._record_outage(resource, decision)
             if not decision.affects_server:
                 log.log(self._log_level(resource, decision), "%s; retrying", decision.problem)
             elif self._server_problem_since is None:
@@ -72,6 +89,7 @@ class WatchProblems:
             before = self._problems.pop(resource, None)
             self._problem_since.pop(resource, None)
             self._watched.add(resource)
+            self._end_outage(resource)
             if before is not None and not before.affects_server:
                 log.info("watching %s again", resource)
                 self._last_kind.pop(resource, None)
@@ -98,4 +116,17 @@ class WatchProblems:
         if not any(decision.affects_server for decision in self._problems.values()):
             log.info("watching the API server again after %.0f s", self._now() - since)
             self._server_problem_since = None
+            self._end_outage("")
             self._last_kind.pop("", None)
+
+    def _record_outage(self, resource: str, decision: RetryDecision) -> None:
+        if decision.affects_server:
+            self._end_outage(resource)
+        name = "" if decision.affects_server else resource
+        if name not in self._lasting_outages:
+            self._lasting_outages[name] = ServerOutage(name, decision.problem[:MAX_PROBLEM_LENGTH], self._wall_clock())
+
+    def _end_outage(self, resource: str) -> None:
+        outage = self._lasting_outages.pop(resource, None)
+        if outage is not None:
+            self._past_outages.append(structs.replace(outage, ended=self._wall_clock()))

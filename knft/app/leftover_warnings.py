@@ -1,8 +1,8 @@
-"""Warnings at the start of ``knft run`` about rules that kube-proxy left on this node."""
+"""Warnings about rules that kube-proxy left on this node, at the start of ``knft run`` and in ``knft status``."""
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from knft.app.leftovers import KubeProxyLeftovers
 from knft.app.log_writer import LogWriter
@@ -28,15 +28,21 @@ def warn_of_leftovers() -> None:
     def report(error: KernelError) -> None:
         log.warning("cannot look for kube-proxy's leftovers: %s", error)
 
-    leftovers = KubeProxyLeftovers(report, READ_TIMEOUT_SECONDS)
+    for warning in leftover_warnings(report):
+        log.warning("%s", warning)
+
+
+def leftover_warnings(on_error: Callable[[KernelError], None]) -> Iterator[str]:
+    """Yield a warning for each mode of kube-proxy that left something; a failed read is passed to ``on_error``."""
+    leftovers = KubeProxyLeftovers(on_error, READ_TIMEOUT_SECONDS)
     for mode in Mode:
         try:
             found = find_leftovers(leftovers, mode)
         except KernelError as error:
-            report(error)
+            on_error(error)
             continue
         if found:
-            log.warning("%s", leftover_warning(mode, found))
+            yield leftover_warning(mode, found)
 
 
 def warn_of_leftovers_in_child(log_writer: LogWriter) -> int:

@@ -17,7 +17,7 @@ from knft.apiserver.server_url import without_credentials
 from knft.apiserver.source import WATCHED_RESOURCES, ApiServerSource
 from knft.app.shutdown import Shutdown
 from knft.configuration.settings import Settings
-from knft.control.messages import SourceStatus
+from knft.control.messages import ServerOutage, SourceStatus
 from knft.errors import ApiServerError, KnftError, NodeMismatchError
 from knft.model.events import Event
 from knft.model.names import NamespacedName
@@ -56,6 +56,9 @@ class ObjectFeed(Protocol):
 
     def status(self) -> SourceStatus:
         """Return what ``knft status`` prints about the source. Any thread may call it."""
+
+    def outages(self) -> tuple[ServerOutage, ...]:
+        """Return what ``knft history`` prints about the source. Any thread may call it."""
 
     def is_eligible(self) -> bool:
         """Tell whether load balancers should send new connections to this node."""
@@ -169,6 +172,10 @@ class ManifestFeed:
         """Return the directory, and what is wrong with its manifests."""
         return SourceStatus("manifests", self._path, self._conditions(), _file_counts(self._source.status))
 
+    def outages(self) -> tuple[ServerOutage, ...]:
+        """Return nothing: a directory of manifests has no API server."""
+        return ()
+
     def is_eligible(self) -> bool:
         """Return True: a directory of manifests has no Node that tells about eligibility."""
         return True
@@ -275,6 +282,10 @@ class ApiServerFeed:
             unwatched_seconds=source.unwatched_seconds(),
             last_message_age=source.last_message_age(),
         )
+
+    def outages(self) -> tuple[ServerOutage, ...]:
+        """Return when the server or a resource could not be watched, and why."""
+        return self._source.outages() if self._source is not None else ()
 
     def is_eligible(self) -> bool:
         """Return whether the Node exists and is not being removed."""

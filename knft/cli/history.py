@@ -1,5 +1,6 @@
 """``knft history``: asks the running knft for its last changes, selects some, and prints them."""
 
+import math
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
@@ -12,7 +13,16 @@ from msgspec import structs
 from knft.cli.history_text import Selection, format_history, names_endpoint
 from knft.cli.terminal import terminal_width
 from knft.control.client import ask, decode
-from knft.control.messages import HISTORY_PATH, EndpointChange, Entry, FirstSync, History, entry_time
+from knft.control.messages import (
+    HISTORY_PATH,
+    EndpointChange,
+    Entry,
+    FirstSync,
+    History,
+    ServerOutage,
+    SyncFailure,
+    entry_time,
+)
 from knft.durations import parse_unsigned
 from knft.errors import UsageError
 from knft.explain.missing import missing_service
@@ -21,9 +31,11 @@ from knft.explain.sentences import Sentence
 from knft.model.endpoint import endpoint_key
 from knft.model.names import NamespacedName
 
+STATUS_FOUND, STATUS_NOT_FOUND = 0, 3
 
-def history(service: str | None, endpoint: str | None, since: str | None, output: str) -> None:
-    """Print the changes as "text" or "json"; raise ControlError if no daemon answers."""
+
+def history(service: str | None, endpoint: str | None, since: str | None, output: str) -> int:
+    """Print the changes as "text" or "json", and return the exit status; raise ControlError if no daemon answers."""
     selection = Selection(
         *(service_name(service) if service is not None else ("", None)),
         endpoint_name(endpoint) if endpoint is not None else "",
@@ -37,8 +49,9 @@ def history(service: str | None, endpoint: str | None, since: str | None, output
         selected = structs.replace(selected, entries=())
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(selected), indent=2).decode())
-        return
-    click.echo(format_history(selected, selection, terminal_width(), unknown), nl=False)
+    else:
+        click.echo(format_history(selected, selection, terminal_width(), unknown), nl=False)
+    return STATUS_NOT_FOUND if unknown else STATUS_FOUND
 
 
 def _unknown_service(selection: Selection, found: History) -> tuple[str, ...]:
@@ -102,7 +115,10 @@ def since_text(text: str) -> str:
 
 
 def selector(selection: Selection) -> Callable[[Entry], bool]:
-    """Return whether to print an entry. Changes of a table may concern any Service, but name no endpoint.
+    """Return whether to print an entry.
+
+    Changes of a table, failed syncs and outages may concern any Service, but name no endpoint. Failures and outages
+    are selected if they had not ended before the selected time.
 
     The first sync concerns all Services, and says nothing about one of them.
 
@@ -110,7 +126,7 @@ def selector(selection: Selection) -> Callable[[Entry], bool]:
     """
 
     def is_selected(entry: Entry) -> bool:
-        if entry_time(entry) < selection.since or (selection.service and isinstance(entry, FirstSync)):
+        if _end(entry) < selection.since or (selection.service and isinstance(entry, FirstSync)):
             return False
         if not isinstance(entry, EndpointChange):
             return not selection.endpoint
@@ -121,3 +137,9 @@ def selector(selection: Selection) -> Callable[[Entry], bool]:
         return not selection.endpoint or bool(entry.not_listed) or names_endpoint(entry, selection.endpoint)
 
     return is_selected
+
+
+def _end(entry: Entry) -> float:
+    if isinstance(entry, SyncFailure | ServerOutage):
+        return entry.ended if entry.ended is not None else math.inf
+    return entry_time(entry)

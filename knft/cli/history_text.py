@@ -1,4 +1,4 @@
-"""Formats the answer to ``knft history`` as text: the time, content and cause of each change."""
+"""Formats the answer to ``knft history`` as text: the time, content and cause of each change and failure."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -6,7 +6,16 @@ from datetime import UTC, datetime
 from msgspec import Struct
 
 from knft.cli.text_layout import format_seconds, wrapped
-from knft.control.messages import Cause, EndpointChange, Entry, FirstSync, History, TableChange
+from knft.control.messages import (
+    Cause,
+    EndpointChange,
+    Entry,
+    FirstSync,
+    History,
+    ServerOutage,
+    SyncFailure,
+    TableChange,
+)
 from knft.present.formatting import format_count
 
 _INDENT = "    "
@@ -108,9 +117,30 @@ def _entry(entry: Entry) -> Iterator[str]:
             yield f"{_time(entry.at)}  {entry.family}: {entry.description}"
             repaired = f"knft repaired the table at {_clock_time(entry.repaired)}" if entry.repaired is not None else ""
             yield f"{_INDENT}{repaired or 'knft has not repaired the table yet'}"
+        case SyncFailure():
+            yield f"{_time(entry.began)}  {entry.family}: sync failed: {entry.error}"
+            yield f"{_INDENT}{_end_of_failure(entry)}"
+        case ServerOutage():
+            yield f"{_time(entry.began)}  cannot watch {entry.resource or 'the API server'}: {entry.problem}"
+            yield f"{_INDENT}{_end_of_outage(entry)}"
         case EndpointChange():
             yield f"{_time(entry.in_force)}  {_port(entry)}: {_endpoints(entry)}"
             yield f"{_INDENT}{_cause(entry.cause, entry)}"
+
+
+def _end_of_failure(failure: SyncFailure) -> str:
+    syncs = format_count(failure.syncs, "failed sync")
+    last = f"; the last one: {failure.last_error}" if failure.last_error else ""
+    if failure.ended is None:
+        return f"{syncs} so far{last}; knft retries"
+    lasted = format_seconds(failure.ended - failure.began)
+    return f"{syncs}{last}; syncs succeed again since {_clock_time(failure.ended)}, {lasted} later"
+
+
+def _end_of_outage(outage: ServerOutage) -> str:
+    if outage.ended is None:
+        return "not watched again yet; knft retries, and the rules stay as they are"
+    return f"watched again since {_clock_time(outage.ended)}, {format_seconds(outage.ended - outage.began)} later"
 
 
 def _port(change: EndpointChange) -> str:

@@ -1,18 +1,74 @@
 """``knft status``: asks the running knft how it is, and prints the answer."""
 
+import time
+from collections.abc import Callable
+
 import click
 import msgspec
 
-from knft.cli.status_text import format_status
+from knft.app.leftover_warnings import leftover_warnings
+from knft.cli.status_text import AuditConclusion, Leftovers, audit_conclusion, format_status, format_summary
 from knft.cli.terminal import terminal_width, use_colours
+from knft.control.audit import audit_now
 from knft.control.client import ask, decode
 from knft.control.messages import STATUS_PATH, Status
 
+STATUS_EQUAL, STATUS_DIFFERENT = 0, 3
+MAX_AUDITS = 3
+"""How often an audit is requested that syncs prevent."""
 
-def status(output: str) -> None:
-    """Print the status as "text" or "json"; raise ControlError if no daemon answers."""
-    answer = ask(STATUS_PATH)
+
+def status(output: str, *, audit: bool) -> int:
+    """Print the status as "text", "summary" or "json", and return the exit status.
+
+    With ``audit``, let the daemon audit its tables before. Raises ControlError if no daemon answers.
+    """
+    answer, audited = audited_status() if audit else (ask(STATUS_PATH), None)
+    leftovers = read_leftovers()
     if output == "json":
-        click.echo(msgspec.json.format(answer, indent=2).decode())
-        return
-    click.echo(format_status(decode(answer, Status), terminal_width(), colours=use_colours()), nl=False)
+        document = msgspec.json.decode(answer) | {"leftovers": leftovers}
+        text = f"{msgspec.json.format(msgspec.json.encode(document), indent=2).decode()}\n"
+    elif output == "summary":
+        text = format_summary(decode(answer, Status), leftovers)
+    else:
+        found, colours = decode(answer, Status), use_colours()
+        text = format_status(found, terminal_width(), leftovers=leftovers, audit=audited, colours=colours)
+    click.echo(text, nl=False)
+    return STATUS_EQUAL if audited is None or audited.is_equal else STATUS_DIFFERENT
+
+
+def read_leftovers() -> Leftovers:
+    """Return what kube-proxy left on this machine. The running knft lacks the capability to read iptables-legacy."""
+    errors: dict[str, None] = {}
+    found = tuple(leftover_warnings(lambda error: errors.setdefault(str(error))))
+    return Leftovers(found, tuple(errors))
+
+
+def audited_status(
+    ask: Callable[[str], bytes] = ask, audit: Callable[[], None] = audit_now, now: Callable[[], float] = time.monotonic
+) -> tuple[bytes, AuditConclusion]:
+    """Let the daemon audit its tables; return its status after that, and what the audit found.
+
+    An audit that did not compare a table, because a sync was running, is repeated.
+    """
+    answer = ask(STATUS_PATH)
+    asked = now()
+    for _ in range(MAX_AUDITS):
+        if not _can_audit(decode(answer, Status)):
+            break
+        asked = now()
+        audit()
+        answer = ask(STATUS_PATH)
+        if not _was_prevented(decode(answer, Status)):
+            break
+    return answer, audit_conclusion(decode(answer, Status), now() - asked)
+
+
+def _can_audit(status: Status) -> bool:
+    """Return whether the daemon audits: it does not before it begins to sync."""
+    return all(family.state != "waiting" for family in status.families.values())
+
+
+def _was_prevented(status: Status) -> bool:
+    audits = [family.audit for family in status.families.values() if family.state != "left"]
+    return any(audit is not None and audit.error for audit in audits)

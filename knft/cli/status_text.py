@@ -1,11 +1,13 @@
-"""Formats the answer to ``knft status`` as text: the conclusion, then the process, then each IP family."""
+"""Formats the answer to ``knft status`` as text, the conclusion, process and IP families, or as one line."""
 
 from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
 
 from knft.cli.text_layout import format_seconds, wrapped
 from knft.control.messages import AuditStatus, ConntrackStatus, FamilyStatus, SourceStatus, Status
 from knft.explain.words import time_text
-from knft.present.formatting import format_count
+from knft.present.formatting import escape_invisible, format_count
 from knft.present.layout import styled
 
 _LABEL_WIDTH = 14
@@ -23,18 +25,65 @@ _NOT_IN_FORCE = {
 }
 """Why not all rules of a family are in force, by its state."""
 
+_NOT_AUDITED = {"left": "the table is left to an older version of knft", "waiting": "no sync has succeeded yet"}
+"""Why a family is not audited, by its state."""
+
 _Line = tuple[str, str]
 """A label and its text."""
 
 
-def format_status(status: Status, width: int | None, *, colours: bool = False) -> str:
-    """Return the lines of a status, at most ``width`` columns wide."""
+class AuditConclusion(Struct, frozen=True):
+    """What a requested audit found; ``is_equal`` says that each table was compared and has no difference."""
+
+    text: str
+    is_equal: bool
+
+
+class Leftovers(Struct, frozen=True):
+    """What kube-proxy left on this machine, a text for each mode, and why something could not be read."""
+
+    found: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+
+NO_LEFTOVERS = Leftovers()
+
+
+def audit_conclusion(status: Status, seconds: float) -> AuditConclusion:
+    """Return what the audit found that was requested ``seconds`` before the status."""
+    found = [f"{name}: {text}" for name, family in sorted(status.families.items()) if (text := _found(family, seconds))]
+    return AuditConclusion(f"audit: {'; '.join(found) or 'no differences'}", not found)
+
+
+def _found(family: FamilyStatus, seconds: float) -> str:
+    """Return why a table is not known to be right, "" if it is."""
+    audit = family.audit
+    if audit is None or audit.age > seconds:
+        return f"not compared: {_NOT_AUDITED.get(family.state, 'knft has not audited this table')}"
+    if audit.error:
+        return f"not compared: {audit.error}"
+    return f"{_differences(audit)}; knft repairs the table" if audit.differences else ""
+
+
+def format_status(
+    status: Status,
+    width: int | None,
+    *,
+    leftovers: Leftovers = NO_LEFTOVERS,
+    audit: AuditConclusion | None = None,
+    colours: bool = False,
+) -> str:
+    """Return the lines of a status, at most ``width`` columns wide; ``audit`` is what a requested audit found."""
     conclusion = _conclusion(status)
+    conclusions = [(conclusion, _colour(status, conclusion))]
+    if audit is not None:
+        conclusions.insert(0, (audit.text, "green" if audit.is_equal else "yellow"))
     lines = [
-        styled(line, f"bold {_colour(status, conclusion)}") if colours else line
-        for line in wrapped("", conclusion, width, "  ")
+        styled(line, f"bold {colour}") if colours else line
+        for text, colour in conclusions
+        for line in wrapped("", text, width, "  ")
     ]
-    for label, text in _process(status):
+    for label, text in (*_process(status), *_leftovers(leftovers)):
         lines += wrapped(f"{label:<{_LABEL_WIDTH}}", text, width, _INDENT)
     for name, family in sorted(status.families.items()):
         lines.append("")
@@ -51,20 +100,28 @@ def _colour(status: Status, conclusion: str) -> str:
 
 def _conclusion(status: Status) -> str:
     """Return whether knft is ready, what lasts that needs an operator, and why rules are not in force yet."""
-    problems = [f"{name}: {text}" for name, family in sorted(status.families.items()) for text in _problems(family)]
-    problems += [_UNREAD.get(status.source.kind, "")] if status.source.problems else []
+    problems, not_in_force = _lasting_problems(status), _not_in_force(status)
     if status.problem:
         return "; ".join([f"knft is not ready: {status.problem}", *problems])
-    # The other states are problems.
-    not_in_force = [
-        f"{name}: {_NOT_IN_FORCE.get(family.state, family.state)}"
-        for name, family in sorted(status.families.items())
-        if family.state not in ("in force", "failing", "left")
-    ]
     ready = f"knft is ready, with problems: {'; '.join(problems)}" if problems else "knft is ready"
     if problems or not_in_force:
         return "; ".join([ready, *not_in_force])
     return _ALL_WELL
+
+
+def _lasting_problems(status: Status) -> list[str]:
+    """Return what lasts that needs an operator."""
+    problems = [f"{name}: {text}" for name, family in sorted(status.families.items()) for text in _problems(family)]
+    return problems + ([_UNREAD.get(status.source.kind, "")] if status.source.problems else [])
+
+
+def _not_in_force(status: Status) -> list[str]:
+    """Return why rules are not in force yet; the other states are lasting problems."""
+    return [
+        f"{name}: {_NOT_IN_FORCE.get(family.state, family.state)}"
+        for name, family in sorted(status.families.items())
+        if family.state not in ("in force", "failing", "left")
+    ]
 
 
 def _problems(family: FamilyStatus) -> Iterator[str]:
@@ -80,6 +137,39 @@ def _problems(family: FamilyStatus) -> Iterator[str]:
         yield "stale objects cannot be removed"
     if family.repair_error:
         yield "the table cannot be repaired"
+
+
+def format_summary(status: Status, leftovers: Leftovers = NO_LEFTOVERS) -> str:
+    """Return one line for tables of many nodes, with tabs between its fields; problems are the last one."""
+    problems, not_in_force = _lasting_problems(status), _not_in_force(status)
+    health = "not ready" if status.problem else "problems" if problems else "ready"
+    families = status.families.values()
+    ages = [family.last_sync_age for family in families if family.last_sync_age is not None]
+    reasons = [status.problem] if status.problem else []
+    reasons += [*problems, *not_in_force, *(["leftovers of kube-proxy"] if leftovers.found else [])]
+    fields = (
+        status.node,
+        status.knft,
+        health,
+        f"synced {format_seconds(min(ages))} ago" if ages else "not synced yet",
+        f"{max((family.left_out.count for family in families), default=0)} left out",
+        f"audit {_summarized_audits([family.audit for family in families])}",
+        "; ".join(reasons),
+    )
+    return "\t".join(escape_invisible(field) for field in fields).rstrip() + "\n"
+
+
+def _summarized_audits(audits: Sequence[AuditStatus | None]) -> str:
+    """Return the oldest audit of the families, and the differences of all; an audit that failed comes first."""
+    ended = [audit for audit in audits if audit is not None]
+    if len(ended) < len(audits) or not ended:
+        return "none yet"
+    failed = [audit for audit in ended if audit.error]
+    return _audit(
+        failed[0]
+        if failed
+        else AuditStatus(max(audit.age for audit in ended), sum(audit.differences for audit in ended))
+    )
 
 
 def _process(status: Status) -> Iterator[_Line]:
@@ -117,6 +207,12 @@ def _conntrack(conntrack: ConntrackStatus) -> str:
         return "unknown: cannot read nf_conntrack_count"
     share = 100 * conntrack.entries / conntrack.maximum if conntrack.maximum else 0.0
     return f"{conntrack.entries} of at most {conntrack.maximum} entries ({share:.1f} %)"
+
+
+def _leftovers(leftovers: Leftovers) -> Iterator[_Line]:
+    texts = [*leftovers.found, *(f"cannot look for kube-proxy's leftovers: {error}" for error in leftovers.errors)]
+    for number, text in enumerate(texts or ["nothing of kube-proxy"]):
+        yield "" if number else "leftovers", text
 
 
 def _family(name: str, family: FamilyStatus) -> Iterator[_Line]:
@@ -186,8 +282,13 @@ def _foreign(family: FamilyStatus) -> str:
 
 def _audit(audit: AuditStatus | None) -> str:
     if audit is None:
-        return "none yet; the first is an hour after the start"
+        return "none yet; the first is an hour after the start, or now with --audit"
     when = f"{format_seconds(audit.age)} ago"
     if audit.error:
         return f"failed {when}: {audit.error}"
-    return f"{when}, {format_count(audit.differences, 'difference') if audit.differences else 'no differences'}"
+    return f"{when}, {_differences(audit) if audit.differences else 'no differences'}"
+
+
+def _differences(audit: AuditStatus) -> str:
+    names = f" in {', '.join(audit.names)}" if audit.names else ""
+    return f"{format_count(audit.differences, 'difference')}{names}"

@@ -6,6 +6,8 @@ Times are seconds since 1970; ages and durations are differences of the monotoni
 from msgspec import Struct
 
 STATUS_PATH, HISTORY_PATH, COUNTERS_PATH = "/status", "/history", "/counters"
+AUDIT_PATH, AUDITS_PATH = "/audit", "/audits"
+"""The path that requests an audit, and the path that only tells how many have ended."""
 OBJECTS_PATH = "/objects/"
 """The beginning of the paths in ``knft.control.objects``."""
 MAX_NAMED = 20
@@ -53,11 +55,22 @@ class LosingClaims(Struct, frozen=True):
 
 
 class AuditStatus(Struct, frozen=True):
-    """The last audit: its age, how many elements and chains differed, and why it failed, if it did."""
+    """The last audit: its age, how many elements and chains differed, and why it failed, if it did.
+
+    ``names`` are some of the chains that differed, and of the sets and maps of the elements.
+    """
 
     age: float
     differences: int = 0
     error: str = ""
+    names: tuple[str, ...] = ()
+
+
+class Audits(Struct, frozen=True):
+    """How many audits have ended since the start, and the number of the requested one, None if none is requested."""
+
+    ended: int
+    requested: int | None = None
 
 
 class FamilyStatus(Struct, frozen=True):
@@ -174,12 +187,45 @@ class FirstSync(Struct, frozen=True, tag="first sync", tag_field="type"):
     in_force: float
 
 
-Entry = EndpointChange | TableChange | FirstSync
+class SyncFailure(Struct, frozen=True, tag="sync failure", tag_field="type"):
+    """Failed syncs of a family, one after the other.
+
+    ``error`` is why the first one failed, ``last_error`` why the last one did, "" for the same reason. ``began`` is
+    when the first one had failed, ``ended`` when a sync succeeded again, None before that.
+    """
+
+    family: str
+    error: str
+    began: float
+    syncs: int = 1
+    last_error: str = ""
+    ended: float | None = None
+
+
+class ServerOutage(Struct, frozen=True, tag="API server", tag_field="type"):
+    """The API server could not be watched, or only a ``resource``, which is "" for the server as a whole.
+
+    ``problem`` is the first reason; ``ended`` is when it was watched again, None before that.
+    """
+
+    resource: str
+    problem: str
+    began: float
+    ended: float | None = None
+
+
+Entry = EndpointChange | TableChange | FirstSync | SyncFailure | ServerOutage
 
 
 def entry_time(entry: Entry) -> float:
-    """Return when an entry happened, in seconds since 1970."""
-    return entry.at if isinstance(entry, TableChange) else entry.in_force
+    """Return when an entry happened, or began, in seconds since 1970."""
+    match entry:
+        case TableChange():
+            return entry.at
+        case SyncFailure() | ServerOutage():
+            return entry.began
+        case _:
+            return entry.in_force
 
 
 class History(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""ChangeHistory: the last changes of Service ports and tables, in bounded memory, for ``knft history``.
+"""ChangeHistory: the last changes of Service ports and tables, and failed syncs, in bounded memory: ``knft history``.
 
 docs/operations/status.md#history describes it. The work of each sync depends on what changed, not on the cluster.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, structs
 
-from knft.control.messages import Cause, EndpointChange, Entry, FirstSync, History, TableChange, entry_time
+from knft.control.messages import Cause, EndpointChange, Entry, FirstSync, History, SyncFailure, TableChange, entry_time
 from knft.decide.endpoints import categorize_endpoints
 from knft.families import Family
 from knft.model.endpoint import Endpoint, endpoint_key
@@ -31,6 +31,9 @@ MAX_LISTED = 200
 MAX_TABLE_CHANGES = 50
 """How many changes of tables are kept, apart from the others, so that a program that changes them again and again does
 not remove other entries."""
+MAX_FAILURES = 50
+"""How many periods of failed syncs are kept, apart from the others."""
+MAX_ERROR_LENGTH = 500
 
 
 class ChangeHistory(SyncObserver):
@@ -49,11 +52,14 @@ class ChangeHistory(SyncObserver):
         self._synced: set[Family] = set()
         self._has_unrepaired: set[Family] = set()
         """The families whose table was changed, and not yet read back."""
+        self._failures: deque[SyncFailure] = deque()
+        """Failures that have ended."""
+        self._failing: dict[Family, SyncFailure] = {}
 
     def read(self) -> History:
         """Return all entries; from any thread."""
         with self._lock:
-            entries: list[Entry] = [*self._changes, *self._table_changes]
+            entries: list[Entry] = [*self._changes, *self._table_changes, *self._failures, *self._failing.values()]
             dropped = self._dropped
         return History(tuple(sorted(entries, key=entry_time)), dropped)
 
@@ -76,9 +82,29 @@ class ChangeHistory(SyncObserver):
                 self._table_changes.popleft()
                 self._dropped += 1
 
+    def sync_failed(self, family: Family, _seconds: float, error: str) -> None:
+        """Record a failed sync; those that follow each other are one entry."""
+        error, failing = error[:MAX_ERROR_LENGTH], self._failing.get(family)
+        if failing is None:
+            failing = SyncFailure(family.value, error, self._clock().unix_seconds)
+        else:
+            last_error = error if error != failing.error else ""
+            failing = structs.replace(failing, syncs=failing.syncs + 1, last_error=last_error)
+        with self._lock:
+            self._failing[family] = failing
+
+    def _end_failure(self, family: Family, at: float) -> None:
+        with self._lock:
+            self._failures.append(structs.replace(self._failing.pop(family), ended=at))
+            if len(self._failures) > MAX_FAILURES:
+                self._failures.popleft()
+                self._dropped += 1
+
     def sync_succeeded(self, report: SyncReport, state: ServiceState) -> None:
-        """Record the changes that are in force since this sync."""
+        """Record the changes that are in force since this sync, and the end of failures."""
         family, now = report.family, self._clock()
+        if family in self._failing:
+            self._end_failure(family, now.unix_seconds)
         if family not in self._synced:
             self._synced.add(family)
             self._add([_first_sync(report, now)])

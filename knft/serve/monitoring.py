@@ -6,10 +6,21 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from knft.configuration.settings import Settings
-from knft.control.messages import COUNTERS_PATH, HISTORY_PATH, OBJECTS_PATH, STATUS_PATH, SourceStatus
+from knft.control.messages import (
+    AUDIT_PATH,
+    AUDITS_PATH,
+    COUNTERS_PATH,
+    HISTORY_PATH,
+    OBJECTS_PATH,
+    STATUS_PATH,
+    Audits,
+    ServerOutage,
+    SourceStatus,
+    entry_time,
+)
 from knft.kernel.process import WorkerProcess
 from knft.serve.control_server import ControlServer
 from knft.serve.events import EventReporter, OnEvent, node_event
@@ -118,10 +129,16 @@ class Monitoring:
         )
         self.metrics.register(collector)
 
-    def serve_commands(self, port_id: int, daemon: Daemon, source: Callable[[], SourceStatus]) -> None:
+    def serve_commands(
+        self,
+        port_id: int,
+        daemon: Daemon,
+        source: Callable[[], SourceStatus],
+        outages: Callable[[], tuple[ServerOutage, ...]],
+    ) -> None:
         """Answer commands such as ``knft status``; ``port_id`` is that of the instance lock's socket.
 
-        ``source`` returns where the objects come from.
+        ``source`` returns where the objects come from, and ``outages`` when the API server could not be watched.
         """
 
         def status_sources() -> "StatusSources":
@@ -134,18 +151,26 @@ class Monitoring:
         def status() -> Response:
             from knft.serve.status import read_status  # noqa: PLC0415 - few processes are ever asked
 
-            return Response(HTTPStatus.OK, msgspec.json.encode(read_status(status_sources())), JSON)
+            return _answer(read_status(status_sources()))
 
         def history() -> Response:
-            found = structs.replace(self.history.read(), node=self._config.node_name)
-            return Response(HTTPStatus.OK, msgspec.json.encode(found), JSON)
+            found = self.history.read()
+            entries = tuple(sorted((*found.entries, *outages()), key=entry_time))
+            return _answer(structs.replace(found, entries=entries, node=self._config.node_name))
 
         def counters() -> Response:
             counted = self.sync_totals.read(self.kernel_counters.services)
-            found = structs.replace(counted, node=self._config.node_name)
-            return Response(HTTPStatus.OK, msgspec.json.encode(found), JSON)
+            return _answer(structs.replace(counted, node=self._config.node_name))
 
-        pages = Router({STATUS_PATH: status, HISTORY_PATH: history, COUNTERS_PATH: counters})
+        pages = Router(
+            {
+                STATUS_PATH: status,
+                HISTORY_PATH: history,
+                COUNTERS_PATH: counters,
+                AUDIT_PATH: lambda: _answer(Audits(daemon.audits.ended, daemon.audits.request())),
+                AUDITS_PATH: lambda: _answer(Audits(daemon.audits.ended)),
+            }
+        )
 
         def respond(request: Request) -> Response:
             if request.method != "GET" or not request.path.startswith(OBJECTS_PATH):
@@ -165,6 +190,10 @@ class Monitoring:
     def stop(self) -> None:
         """Release every port; does nothing if stopped already."""
         self._thread.stop()
+
+
+def _answer(found: Struct) -> Response:
+    return Response(HTTPStatus.OK, msgspec.json.encode(found), JSON)
 
 
 def _service_counters(clock: Clock) -> "ServiceCounters":

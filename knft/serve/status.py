@@ -122,4 +122,4 @@ def _audit_status(last_syncs: LastSyncs, family: Family, now: Timestamp) -> Audi
     if family not in last_syncs.audits:
         return None
     ended, result = last_syncs.audits[family]
-    return AuditStatus(now.monotonic - ended.monotonic, result.differences, result.error)
+    return AuditStatus(now.monotonic - ended.monotonic, result.differences, result.error, result.names)

@@ -17,14 +17,16 @@ from knft.model.objects import ObjectChange, Service
 from knft.model.unknown import ANYTHING, NOTHING_UNKNOWN, UnknownObjects
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock, MonotonicClock
+from knft.sync.audit_schedule import AuditSchedule
 from knft.sync.dispatch import Dispatcher, NodeInputs
+from knft.sync.failure_log import FailureLog
 from knft.sync.foreign_change_watch import ForeignChangeWatch
 from knft.sync.foreign_objects import describe
 from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
 from knft.sync.lasting_problems import LastingProblems, log_ended
 from knft.sync.log_summary import summarize
 from knft.sync.node_check import NodeCheck
-from knft.sync.observer import AuditResult, SyncObserver
+from knft.sync.observer import NOT_COMPARED, AuditResult, SyncObserver, audit_result
 from knft.sync.older_version import OlderVersion
 from knft.sync.proxier import UNUSED_CHAINS_INTERVAL_SECONDS, Proxier
 from knft.sync.report import SyncReport
@@ -37,11 +39,6 @@ log = logging.getLogger("knft")
 POLL_SECONDS = 60.0
 """Longest delay until the thread that watches the worker process notices that knft stops."""
 DEFAULT_INTERVALS = Intervals(0.02, 30.0, UNUSED_CHAINS_INTERVAL_SECONDS)
-AUDIT_SECONDS = 3600.0
-"""Time between two comparisons of the kernel's tables with what was committed."""
-AUDIT_RETRY_SECONDS = 120.0
-"""Delay before an audit that compared nothing is repeated; it doubles with each failure, up to ``AUDIT_SECONDS``."""
-
 
 AuditTableOpener = Callable[[Family], AbstractContextManager[TableInterface]]
 """Opens a connection of its own to a family's table, so that the audit does not block syncs."""
@@ -77,8 +74,7 @@ class Daemon:
         self._node_check = node_check
         self._service_warnings = service_warnings
         self._problems = LastingProblems()
-        self._last_failures: dict[Family, str] = {}
-        """Why the last sync of a family failed."""
+        self._failure_log = FailureLog()
         self._had_full_sync = False
         """Whether there was a full sync since the last ``freeze_and_trim``."""
         self._is_frozen = False
@@ -86,6 +82,7 @@ class Daemon:
         self._had_quarantine = False
         """Whether a sync has quarantined a Service port. Errors leave garbage in reference cycles."""
         self.audit_differences = Counter[Family]()
+        self.audits = AuditSchedule(self.audit)
         self._runner = BoundedFrequencyRunner(self.sync, intervals, clock or MonotonicClock(), random.random)
         self.foreign_changes = ForeignChangeWatch(proxiers, self._runner.request, older_versions)
 
@@ -254,19 +251,14 @@ class Daemon:
             report = proxier.sync()
         except KernelError as error:
             reason = str(error)
-            # A retry fails with the same message for as long as the problem lasts.
-            level = logging.DEBUG if self._last_failures.get(proxier.family) == reason else logging.ERROR
-            self._last_failures[proxier.family] = reason
-            log.log(level, "%s: sync failed: %s", proxier.family.value, error)
-            log.debug("%s", error.detail)
+            self._failure_log.failed(proxier.family, error, time.monotonic())
         except Exception as error:
             exit_if_out_of_memory(error)
             reason = f"unexpected error, please report this: {error!r}"
             # A bug in knft must not end the loop: the rules stay, and the next sync is a full one.
             log.exception("%s: sync failed unexpectedly; please report this", proxier.family.value)
         else:
-            if self._last_failures.pop(proxier.family, None) is not None:
-                log.info("%s: syncs succeed again", proxier.family.value)
+            self._failure_log.succeeded(proxier.family, time.monotonic())
             self._record_success(report)
             self._notify(lambda observer: observer.sync_succeeded(report, proxier.state))
             return True
@@ -345,12 +337,14 @@ class Daemon:
         family = proxier.family.value
         try:
             with open_audit_table(proxier.family) as table:
-                count = proxier.audit(table, lambda found: self._report_audit(proxier.family, AuditResult(found)))
+                count = proxier.audit(table, lambda found: self._report_audit(proxier.family, audit_result(found)))
         except KernelError as error:
             log.warning("%s: audit failed: %s", family, error)
             self._report_audit(proxier.family, AuditResult(error=str(error)))
             return False
-        if count:
+        if count is None:
+            self._report_audit(proxier.family, AuditResult(error=NOT_COMPARED))
+        elif count:
             self.audit_differences[proxier.family] += count
             log.warning(
                 "%s: audit: %d elements or chains differ from what was committed; repairing them", family, count
@@ -361,19 +355,6 @@ class Daemon:
     def _report_audit(self, family: Family, result: AuditResult) -> None:
         self._notify(lambda observer: observer.table_audited(family, result))
 
-    def _audit_periodically(self, stop: threading.Event) -> None:
-        delay, retry_delay = AUDIT_SECONDS, AUDIT_RETRY_SECONDS
-        while not stop.wait(delay):
-            delay = AUDIT_SECONDS
-            try:
-                if self.audit():
-                    retry_delay = AUDIT_RETRY_SECONDS
-                else:
-                    delay, retry_delay = retry_delay, min(2 * retry_delay, AUDIT_SECONDS)
-            except Exception as error:
-                exit_if_out_of_memory(error)
-                log.exception("the audit failed unexpectedly; please report this")
-
     def run(self, stop: threading.Event) -> None:
         """Sync now and after every change, until ``stop`` is set. Call this once."""
         for proxier in self._proxiers:
@@ -383,9 +364,10 @@ class Daemon:
         def stop_runner() -> None:
             stop.wait()
             self._runner.stop()
+            self.audits.stop()
 
         threading.Thread(target=stop_runner, name="stop", daemon=True).start()
-        threading.Thread(target=self._audit_periodically, args=[stop], name="audit", daemon=True).start()
+        threading.Thread(target=self.audits.run, args=[stop], name="audit", daemon=True).start()
         self._runner.loop()
 
 

@@ -1,18 +1,34 @@
 """SyncObserver: the interface of code that is notified of syncs: health, metrics, conntrack, events."""
 
+from collections.abc import Collection
+
 from msgspec import Struct
 
 from knft.families import Family
+from knft.sync.audit import TablePosition
 from knft.sync.foreign_changes import ForeignChangeSummary
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 
+NOT_COMPARED = "a sync was running, or the last one had failed"
+"""The error of an audit that could not compare a table, because it was unknown what the table should contain."""
+MAX_NAMES = 20
+
 
 class AuditResult(Struct, frozen=True):
-    """How many elements and chains differed from what knft committed, or why the table could not be read."""
+    """How many elements and chains differed from what knft committed, or why the table was not compared.
+
+    ``names`` are the chains that differed, and the sets and maps of the elements, at most ``MAX_NAMES``.
+    """
 
     differences: int = 0
     error: str = ""
+    names: tuple[str, ...] = ()
+
+
+def audit_result(differences: Collection[TablePosition]) -> AuditResult:
+    """Return the result of an audit that compared the table."""
+    return AuditResult(len(differences), names=tuple(sorted({name for name, _ in differences})[:MAX_NAMES]))
 
 
 class SyncObserver:

@@ -19,6 +19,7 @@ from knft.model.names import ServicePortName
 from knft.model.unknown import ANYTHING, NOTHING_UNKNOWN, UnknownObjects
 from knft.nft.codec.listing import TableListing
 from knft.nft.objects import Contents
+from knft.sync.audit import TablePosition
 from knft.sync.declarations import Declarations
 from knft.sync.earlier_affinity import without_former_ids
 from knft.sync.invalidation import Invalidation, PendingInvalidations
@@ -199,17 +200,19 @@ class Proxier:
         """Have the next sync remove what no object requires; from any thread, after the last objects were passed."""
         self.hold_removals(NOTHING_UNKNOWN)
 
-    def audit(self, table: TableInterface, report: Callable[[int], None] = lambda _: None) -> int | None:
+    def audit(
+        self, table: TableInterface, report: Callable[[Collection[TablePosition]], None] = lambda _: None
+    ) -> int | None:
         """Compare what was committed with the table as read through ``table``; from any thread but the sync thread.
 
-        Returns the number of elements and chains that differ, which the next sync repairs; ``report`` gets it before
+        Returns the number of elements and chains that differ, which the next sync repairs; ``report`` gets them before
         that sync can begin. Returns None, without comparing, if a sync is running or failed. Raises KernelError if the
         table cannot be read.
         """
         differences = self._writer.audit(table)
         if differences is None:
             return None
-        report(len(differences))
+        report(differences)
         if differences:
             self.invalidate(Invalidation(declarations=True))
         return len(differences)

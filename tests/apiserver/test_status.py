@@ -1,6 +1,7 @@
 """``knft status`` and ``knft history`` of a knft that follows an API server."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -53,6 +54,31 @@ def test_status_from_the_start_until_the_api_server_is_away(knft: ApiServerKnft,
     assert max(status["source"]["unwatched_seconds"].values()) <= status["source"]["last_message_age"]
     text = run_knft(knft.namespace, "status").stdout
     assert text.startswith("knft is ready, with problems: not all objects of the API server can be watched\n")
+
+
+def outages(knft: ApiServerKnft) -> list[dict[str, Any]]:
+    return [entry for entry in ask(knft, "history")["entries"] if entry["type"] == "API server"]
+
+
+def test_history_tells_when_the_api_server_was_away(knft: ApiServerKnft, server: FakeApiServer) -> None:
+    knft.wait_until_programmed()
+    assert outages(knft) == []
+    began = time.time()
+    server.close()
+    knft.wait_until(lambda: bool(outages(knft)))
+    (outage,) = outages(knft)
+    assert (outage["resource"], outage["ended"]) == ("", None)
+    assert began < outage["began"] < time.time()
+    text = run_knft(knft.namespace, "history").stdout
+    assert f" UTC  cannot watch the API server: {outage['problem']}\n    not watched again yet; " in text
+    with knft.namespace.entered():
+        restarted = FakeApiServer(server.cluster, port=server.server_port)
+    with restarted:
+        knft.wait_until(lambda: outages(knft)[0]["ended"] is not None)
+        (ended,) = outages(knft)
+        assert ended == outage | {"ended": ended["ended"]}
+        assert outage["began"] < ended["ended"] < time.time()
+        assert "\n    watched again since " in run_knft(knft.namespace, "history").stdout
 
 
 def test_history_names_slice_and_resource_version(knft: ApiServerKnft, server: FakeApiServer) -> None:

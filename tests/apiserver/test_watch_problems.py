@@ -5,7 +5,14 @@ import logging
 import pytest
 
 from knft.apiserver.list_watch import RetryDecision, RetryWhen
-from knft.apiserver.watch_problems import REMINDER_SECONDS, REPEAT_SECONDS, WatchProblems
+from knft.apiserver.watch_problems import (
+    MAX_OUTAGES,
+    MAX_PROBLEM_LENGTH,
+    REMINDER_SECONDS,
+    REPEAT_SECONDS,
+    WatchProblems,
+)
+from knft.control.messages import ServerOutage
 
 REFUSED = RetryDecision(RetryWhen.BACK_OFF, "connection refused")
 UNTRUSTED = RetryDecision(RetryWhen.BACK_OFF, "the server's certificate is not trusted")
@@ -21,7 +28,7 @@ class LogCheck:
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO, "knft")
         self.now = 0.0
-        self.problems = WatchProblems(lambda: self.now)
+        self.problems = WatchProblems(lambda: self.now, lambda: self.now)
         self._caplog = caplog
 
     def new_lines(self) -> list[str]:
@@ -129,3 +136,40 @@ def test_no_recovery_is_logged_while_every_watch_is_forbidden(caplog: pytest.Log
     assert log_check.new_lines() == [f"not allowed to watch {name}; retrying" for name in names]
     log_check.problems.clear_problem("nodes")
     assert log_check.new_lines() == ["watching nodes again", "watching the API server again after 4 s"]
+
+
+def test_outages_are_kept_with_their_first_reason(caplog: pytest.LogCaptureFixture) -> None:
+    """One for the server as a whole, and one for each resource with a problem of its own."""
+    log_check = LogCheck(caplog)
+    problems = log_check.problems
+    forbidden = RetryDecision(RetryWhen.BACK_OFF, "not allowed", affects_server=False, problem_kind="403")
+    for name, decision in (("services", REFUSED), ("nodes", REFUSED), ("nodes", UNTRUSTED)):
+        log_check.now += 1
+        problems.set_problem(name, decision)
+    assert problems.outages() == (ServerOutage("", "connection refused", 1),)
+    log_check.now = 10
+    problems.set_problem("nodes", forbidden)
+    problems.clear_problem("services")
+    assert problems.outages() == (
+        ServerOutage("", "connection refused", 1, 10),
+        ServerOutage("nodes", "not allowed", 10),
+    )
+    log_check.now = 20
+    problems.clear_problem("nodes")
+    assert problems.outages() == (
+        ServerOutage("", "connection refused", 1, 10),
+        ServerOutage("nodes", "not allowed", 10, 20),
+    )
+    problems.clear_problem("nodes")
+    assert len(problems.outages()) == 2
+
+
+def test_number_of_outages_is_limited(caplog: pytest.LogCaptureFixture) -> None:
+    log_check = LogCheck(caplog)
+    for second in range(3 * MAX_OUTAGES):
+        log_check.now = second
+        log_check.problems.set_problem("services", RetryDecision(RetryWhen.BACK_OFF, "x" * 10_000))
+        log_check.problems.clear_problem("services")
+    outages = log_check.problems.outages()
+    assert [each.began for each in outages] == list(range(2 * MAX_OUTAGES, 3 * MAX_OUTAGES))
+    assert {len(each.problem) for each in outages} == {MAX_PROBLEM_LENGTH}

@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import structs
 
 from knft.cli.history import endpoint_name, selector, service_name, since_text, since_time, unknown_service
 from knft.cli.history_text import Selection, format_history
-from knft.cli.status_text import format_status
+from knft.cli.status import MAX_AUDITS, audited_status
+from knft.cli.status_text import AuditConclusion, Leftovers, audit_conclusion, format_status, format_summary
 from knft.control.messages import (
     AuditStatus,
     Cause,
@@ -19,12 +21,16 @@ from knft.control.messages import (
     History,
     LosingClaims,
     NamedProblems,
+    ServerOutage,
     SourceStatus,
     Status,
+    SyncFailure,
     TableChange,
 )
 from knft.errors import UsageError
+from knft.leftovers.messages import leftover_warning
 from knft.model.names import NamespacedName
+from knft.proxy_mode import Mode
 
 GOLDEN = Path(__file__).parent / "golden"
 WIDTHS = {"80": 80, "200": 200, "piped": None}
@@ -163,6 +169,7 @@ SERVICE_DELETED = structs.replace(
     in_force=NOON + 61.5,
     seconds=1.5,
 )
+REFUSED = "192.0.2.10:6443: Connection refused"
 HISTORY = History(
     (
         FirstSync("IPv4", 12, 120, 0, NOON - 7384),
@@ -173,6 +180,10 @@ HISTORY = History(
         TableChange("IPv4", "nft (pid 4711) changed the table: services", NOON + 30, NOON + 30.05),
         TableChange("IPv6", "an audit found 3 elements or chains changed", NOON + 40),
         SERVICE_DELETED,
+        ServerOutage("", REFUSED, NOON + 70, NOON + 184.5),
+        ServerOutage("endpointslices", "the server answered 403: forbidden", NOON + 190),
+        SyncFailure("IPv4", "cannot allocate memory", NOON + 200, 7, "the worker process died", NOON + 262),
+        SyncFailure("IPv6", "cannot allocate memory", NOON + 201),
     ),
     dropped=7,
 )
@@ -228,6 +239,146 @@ def test_conclusion_says_that_all_rules_are_in_force_only_if_they_are(state: str
 def test_status_tells_when_the_api_server_was_heard_last(source: dict[str, Any], expected: str) -> None:
     status = structs.replace(READY, source=SourceStatus("API server", "https://192.0.2.10:6443", **source))
     assert f"API server    https://192.0.2.10:6443, {expected}\n" in format_status(status, None)
+
+
+def audited(**families: AuditStatus | str | None) -> Status:
+    """Return a status with an audit of each family, or with the family's state."""
+    return structs.replace(
+        READY,
+        families={
+            name: structs.replace(HEALTHY, state=audit)
+            if isinstance(audit, str)
+            else structs.replace(HEALTHY, audit=audit)
+            for name, audit in families.items()
+        },
+    )
+
+
+LEFTOVERS = Leftovers(
+    (
+        leftover_warning(Mode.IPTABLES, ["18 chains in iptables-nft", "18 chains in ip6tables-nft"]),
+        leftover_warning(Mode.NFTABLES, ["ip kube-proxy"]),
+    ),
+    ("iptables-legacy-save: Permission denied (you must be root)",),
+)
+FOUND = audited(IPv4=AuditStatus(0.5, 3, names=("cluster-ips", "services")), IPv6=AuditStatus(0.4))
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (audited(IPv4=AuditStatus(0.5), IPv6=AuditStatus(0.4)), "audit: no differences"),
+        (FOUND, "audit: IPv4: 3 differences in cluster-ips, services; knft repairs the table"),
+        (
+            audited(IPv4=AuditStatus(0.5, error="the worker process died"), IPv6=AuditStatus(0.4, 1)),
+            "audit: IPv4: not compared: the worker process died; IPv6: 1 difference; knft repairs the table",
+        ),
+        # The audits of the first two are older than the request.
+        (
+            audited(IPv4="left", IPv6="waiting"),
+            (
+                "audit: IPv4: not compared: the table is left to an older version of knft; "
+                "IPv6: not compared: no sync has succeeded yet"
+            ),
+        ),
+        (audited(IPv4=None, IPv6=AuditStatus(0.1)), "audit: IPv4: not compared: knft has not audited this table"),
+    ],
+)
+def test_status_after_an_audit_begins_with_what_it_found(status: Status, expected: str) -> None:
+    found = audit_conclusion(status, 1.0)
+    assert found == AuditConclusion(expected, is_equal=expected == "audit: no differences")
+    assert format_status(status, None, audit=found).splitlines()[0] == expected
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_text_of_a_status_after_an_audit_with_leftovers_of_kube_proxy(width: str) -> None:
+    text = format_status(FOUND, WIDTHS[width], leftovers=LEFTOVERS, audit=audit_conclusion(FOUND, 1.0))
+    assert text == golden(f"status-audited-{width}")
+
+
+@pytest.mark.parametrize(
+    ("status", "leftovers", "expected"),
+    [
+        (FOUND, Leftovers(), ["ready", "synced 3.2 s ago", "0 left out", "audit 500.0 ms ago, 3 differences"]),
+        (READY, Leftovers(), ["ready", "synced 3.2 s ago", "0 left out", "audit none yet"]),
+        (
+            READY,
+            LEFTOVERS,
+            ["ready", "synced 3.2 s ago", "0 left out", "audit none yet", "leftovers of kube-proxy"],
+        ),
+        (
+            structs.replace(AWAY, problem="", source=READY.source),
+            Leftovers(),
+            [
+                "problems",
+                "synced 3.2 s ago",
+                "1 left out",
+                "audit failed 30.0 s ago: the worker process died",
+                (
+                    "IPv6: the last sync failed; IPv6: 1 quarantined Service port; IPv6: 1 Service left out; "
+                    "IPv6: stale objects cannot be removed; IPv6: the table cannot be repaired"
+                ),
+            ],
+        ),
+        (
+            structs.replace(STARTING, families={"IPv4": STARTING.families["IPv4"]}),
+            Leftovers(),
+            [
+                "not ready",
+                "not synced yet",
+                "0 left out",
+                "audit 12m3s ago, no differences",
+                "waiting for the Services and endpoints of the cluster; IPv4: no sync has succeeded yet",
+            ],
+        ),
+        (
+            UNFINISHED,
+            Leftovers(),
+            [
+                "ready",
+                "synced 3.2 s ago",
+                "0 left out",
+                "audit 12m3s ago, no differences",
+                (
+                    "IPv4: another program has changed the table, and knft has not checked it yet; "
+                    "IPv6: changes wait for a sync"
+                ),
+            ],
+        ),
+    ],
+)
+def test_summary_of_a_status(status: Status, leftovers: Leftovers, expected: list[str]) -> None:
+    """One line for each node: whether it is ready, and last what the operator has to look at."""
+    assert format_summary(status, leftovers) == "\t".join(["node-1", "0.1.0", *expected]) + "\n"
+
+
+def test_summary_has_no_tabs_and_lines_of_other_programs() -> None:
+    status = structs.replace(READY, problem="a\tb\nc")
+    assert format_summary(status).split("\t")[-1] == "a\\tb\\nc\n"
+
+
+PREVENTED = AuditStatus(0.1, error="a sync was running, or the last one had failed")
+
+
+@pytest.mark.parametrize(
+    ("answers", "audits", "is_equal"),
+    [
+        ([{"IPv4": None}, {"IPv4": AuditStatus(0.0)}], 1, True),
+        ([{"IPv4": None}, {"IPv4": PREVENTED}, {"IPv4": AuditStatus(0.0)}], 2, True),
+        ([{"IPv4": None}, *[{"IPv4": PREVENTED}] * MAX_AUDITS], MAX_AUDITS, False),
+        ([{"IPv4": "waiting"}], 0, False),
+        ([{"IPv4": "left"}, {"IPv4": "left"}], 1, False),
+    ],
+)
+def test_audit_that_a_sync_prevented_is_repeated(
+    answers: list[dict[str, AuditStatus | str | None]], audits: int, *, is_equal: bool
+) -> None:
+    statuses = iter([msgspec.json.encode(audited(**each)) for each in answers])
+    requests: list[None] = []
+    answer, found = audited_status(lambda _: next(statuses), lambda: requests.append(None), lambda: 100.0)
+    assert (len(requests), found.is_equal) == (audits, is_equal)
+    assert msgspec.json.decode(answer, type=Status) == audited(**answers[-1])
+    assert next(statuses, None) is None
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -327,13 +478,13 @@ def test_history_of_a_mistyped_service_names_similar_ones() -> None:
 @pytest.mark.parametrize(
     ("selection", "expected"),
     [
-        ({}, "first dns change table table deleted"),
-        ({"service": "shop/web"}, "change table table deleted"),
-        ({"service": "shop/we"}, "table table"),
-        ({"service": "shop/web", "port": "http"}, "change table table deleted"),
-        ({"service": "shop/web", "port": "htt"}, "table table"),
-        ({"service": "default/dns", "port": ""}, "dns table table"),
-        # The last entry does not list all of its endpoints.
+        ({}, "first dns change table table deleted outage forbidden failed failing"),
+        ({"service": "shop/web"}, "change table table deleted outage forbidden failed failing"),
+        ({"service": "shop/we"}, "table table outage forbidden failed failing"),
+        ({"service": "shop/web", "port": "http"}, "change table table deleted outage forbidden failed failing"),
+        ({"service": "shop/web", "port": "htt"}, "table table outage forbidden failed failing"),
+        ({"service": "default/dns", "port": ""}, "dns table table outage forbidden failed failing"),
+        # The last change of endpoints does not list all of its endpoints.
         ({"endpoint": "10.244.1.20"}, "change deleted"),
         ({"endpoint": "10.244.1.21:8080"}, "change deleted"),
         ({"endpoint": "10.244.1.2"}, "deleted"),
@@ -341,13 +492,18 @@ def test_history_of_a_mistyped_service_names_similar_ones() -> None:
         ({"endpoint": "10.244.1.20", "service": "default/dns"}, ""),
         ({"endpoint": "fd00::20"}, "deleted"),
         ({"endpoint": "[fd00::20]:8080"}, "deleted"),
-        ({"since": NOON + 35}, "table deleted"),
-        ({"since": NOON + 35, "service": "default/dns"}, "table"),
+        ({"since": NOON + 35}, "table deleted outage forbidden failed failing"),
+        ({"since": NOON + 35, "service": "default/dns"}, "table outage forbidden failed failing"),
+        # Failures that had not ended before.
+        ({"since": NOON + 180}, "outage forbidden failed failing"),
+        ({"since": NOON + 261}, "forbidden failed failing"),
+        ({"since": NOON + 999}, "forbidden failing"),
     ],
     ids=str,
 )
 def test_selection(selection: dict[str, Any], expected: str) -> None:
-    names = dict(zip(map(id, HISTORY.entries), ("first", "dns", "change", "table", "table", "deleted"), strict=True))
+    labels = "first dns change table table deleted outage forbidden failed failing"
+    names = dict(zip(map(id, HISTORY.entries), labels.split(), strict=True))
     selected = filter(selector(Selection(**selection)), HISTORY.entries)
     assert " ".join(names[id(entry)] for entry in selected) == expected
 

@@ -2,15 +2,16 @@
 
 from knft.cli.history_text import Selection as HistorySelection
 from knft.cli.history_text import format_history
-from knft.cli.status_text import format_status
+from knft.cli.status_text import audit_conclusion, format_status
 from knft.cli.top_text import Selection, format_top
 from knft.control.messages import History
-from tests.cli.test_status_text import CHANGE, GOLDEN, HISTORY, STATES, WIDTHS
+from tests.cli.test_status_text import CHANGE, FOUND, GOLDEN, HISTORY, LEFTOVERS, STATES, WIDTHS
 from tests.cli.test_top import long_names
 
 if __name__ == "__main__":
     for width, columns in WIDTHS.items():
         texts = {f"status-{state}": format_status(found, columns) for state, found in STATES.items()}
+        texts["status-audited"] = format_status(FOUND, columns, leftovers=LEFTOVERS, audit=audit_conclusion(FOUND, 1.0))
         texts["history"] = format_history(HISTORY, HistorySelection(), columns)
         texts["history-endpoint"] = format_history(
             History((CHANGE,)), HistorySelection(endpoint="10.244.1.20"), columns

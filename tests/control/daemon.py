@@ -32,22 +32,32 @@ def refuse_one_address(table, transaction):
     commit(table, transaction)
 
 KernelTable.commit = refuse_one_address
-main()
 """
+UNNOTICED_CHANGES = """
+from knft.sync.foreign_change_watch import ForeignChangeWatch
+
+ForeignChangeWatch.record = lambda *_: None
+"""
+"""A knft that overlooks changes by other programs, until an audit."""
 
 
 class ControlledKnft(LoggedProcess):
     """``knft run``, and commands that ask it; its kernel refuses ``REFUSED_ADDRESS``."""
 
-    def __init__(self, folder: Path, endpoints: Sequence[int] = (11, 12, 13), *flags: str) -> None:
-        """Start with Service ``default/web`` and endpoints such as 10.244.2.11, without waiting for the first sync."""
+    def __init__(self, folder: Path, endpoints: Sequence[int] = (11, 12, 13), *flags: str, patch: str = "") -> None:
+        """Start with Service ``default/web`` and endpoints such as 10.244.2.11, without waiting for the first sync.
+
+        ``patch`` is Python code that runs before knft's command.
+        """
         self.namespace = Namespace.create("controlled")
         self._manifests = folder / "manifests"
         self._manifests.mkdir()
         self.write("web", service("web", 1), *slices("web", endpoints))
         arguments = ["run", "--manifests", str(self._manifests), *NODE_FLAG, "--min-sync-period", "0", "-v2"]
         arguments += [*flags, "--sync-period", "1s"]  # after which a quarantined Service port is retried
-        super().__init__(self.namespace, [sys.executable, "-P", "-c", _RUN, *arguments], folder / "log")
+        super().__init__(
+            self.namespace, [sys.executable, "-P", "-c", f"{_RUN}{patch}main()", *arguments], folder / "log"
+        )
 
     def write(self, name: str, *objects: dict[str, Any]) -> None:
         """Replace a file of manifests."""

@@ -153,7 +153,9 @@ def test_foreign_change_is_in_status_and_history(daemon: ControlledKnft) -> None
 
 
 def test_history_of_a_service_that_does_not_exist_says_so(daemon: ControlledKnft) -> None:
-    assert knft(daemon.namespace, "history", "wbe").stdout.splitlines() == [
+    done = knft(daemon.namespace, "history", "wbe", check=False)
+    assert done.returncode == 3
+    assert done.stdout.splitlines() == [
         "node node-1",
         "knft has no changes of Service default/wbe",
         (
@@ -162,7 +164,8 @@ def test_history_of_a_service_that_does_not_exist_says_so(daemon: ControlledKnft
         ),
         "did you mean default/web?",
     ]
-    assert daemon.ask("history", "wbe")["entries"] == []
+    done = knft(daemon.namespace, "history", "wbe", "-o", "json", check=False)
+    assert (done.returncode, json.loads(done.stdout)["entries"]) == (3, [])
     assert "the running knft has no Service" not in knft(daemon.namespace, "history", "web").stdout
 
 

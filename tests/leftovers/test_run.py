@@ -1,5 +1,6 @@
 """``knft run`` on a node with leftovers of kube-proxy: it warns about them and serves."""
 
+import json
 import stat
 from pathlib import Path
 
@@ -45,6 +46,24 @@ def test_daemon_without_net_raw_finds_iptables_legacy_rules(old_node: OldNode, t
         assert _warnings(daemon.log_text()) == [
             leftover_warning(Mode.IPTABLES, ["18 chains in iptables-legacy", "18 chains in ip6tables-legacy"])
         ]
+
+
+def test_status_tells_what_kube_proxy_left_until_it_is_removed(old_node: OldNode, tmp_path: Path) -> None:
+    """``knft status`` looks itself, when it is called, and with its own capabilities."""
+    old_node.add_iptables_mode("legacy")
+    old_node.add_nftables_mode()
+    with KnftRun(old_node.namespace, tmp_path):
+        found = [
+            leftover_warning(Mode.IPTABLES, ["18 chains in iptables-legacy", "18 chains in ip6tables-legacy"]),
+            leftover_warning(Mode.NFTABLES, ["ip kube-proxy", "ip6 kube-proxy"]),
+        ]
+        answer = json.loads(knft(old_node.namespace, "status", "-o", "json").stdout)
+        assert answer["leftovers"] == {"found": found, "errors": []}
+        assert f"\nleftovers     {found[0]}\n              {found[1]}\n" in knft(old_node.namespace, "status").stdout
+        for mode in ("iptables", "nftables"):
+            assert f"`knft cleanup --kube-proxy {mode}`" in " ".join(found)
+            knft(old_node.namespace, "cleanup", "--kube-proxy", mode)
+        assert "\nleftovers     nothing of kube-proxy\n" in knft(old_node.namespace, "status").stdout
 
 
 def _children(pid: int) -> set[int]:

@@ -7,14 +7,21 @@ from typing import Any
 import pytest
 from msgspec import Struct, structs
 
-from knft.control.messages import EndpointChange, FirstSync, TableChange
+from knft.control.messages import EndpointChange, FirstSync, SyncFailure, TableChange
 from knft.errors import UnavailableError
 from knft.families import Family
 from knft.kernel.notifications import ForeignChange
 from knft.model.names import ServicePortName
 from knft.model.objects import ObjectChange
 from knft.nft.transaction import Transaction
-from knft.serve.history import MAX_LISTED, MAX_TABLE_CHANGES, MAX_WEIGHT, ChangeHistory
+from knft.serve.history import (
+    MAX_ERROR_LENGTH,
+    MAX_FAILURES,
+    MAX_LISTED,
+    MAX_TABLE_CHANGES,
+    MAX_WEIGHT,
+    ChangeHistory,
+)
 from knft.serve.timestamp import Timestamp
 from knft.sync.change_origins import ChangeOrigins
 from knft.sync.foreign_changes import ForeignChangeSummary
@@ -329,6 +336,42 @@ def test_changes_of_the_table_are_bounded_and_remove_no_others(harness: Recorded
     assert len(found) == MAX_TABLE_CHANGES
     assert found[-1].description == "an audit found 3 elements or chains changed"
     assert found[0].description == "nft (pid 7) changed the table: services"
+    assert len(harness.changes()) == 1
+
+
+def failures(harness: RecordedHarness) -> list[SyncFailure]:
+    return [entry for entry in harness.history.read().entries if isinstance(entry, SyncFailure)]
+
+
+def test_failed_syncs_are_one_entry_until_a_sync_succeeds(harness: RecordedHarness) -> None:
+    for error in ("refused", "refused", "timeout"):
+        harness.now += 1
+        harness.history.sync_failed(Family.IPV4, 0.1, error)
+    began = WALL + harness.now - 2
+    assert failures(harness) == [SyncFailure("IPv4", "refused", began, 3, "timeout")]
+    harness.history.sync_failed(Family.IPV4, 0.1, "refused")
+    harness.sync_and_record()
+    ended = WALL + harness.now
+    assert failures(harness) == [SyncFailure("IPv4", "refused", began, 4, "", ended)]
+    harness.sync_and_record()
+    harness.history.sync_failed(Family.IPV4, 0.1, "refused")
+    assert [each.ended for each in failures(harness)] == [ended, None]
+
+
+def test_failed_first_sync_is_listed(harness: RecordedHarness) -> None:
+    harness.history.sync_failed(Family.IPV6, 0.1, "refused")
+    assert [(each.family, each.ended) for each in failures(harness)] == [("IPv6", None)]
+
+
+def test_failures_are_bounded_and_remove_no_others(harness: RecordedHarness) -> None:
+    harness.receive(ipv4_slice("web", (12,)), "60")
+    harness.sync_and_record()
+    for _ in range(3 * MAX_FAILURES):
+        harness.history.sync_failed(Family.IPV4, 0.1, "x" * 10_000)
+        harness.sync_and_record()
+    found = failures(harness)
+    assert (len(found), harness.history.read().dropped) == (MAX_FAILURES, 2 * MAX_FAILURES)
+    assert {len(each.error) for each in found} == {MAX_ERROR_LENGTH}
     assert len(harness.changes()) == 1
 
 

@@ -109,12 +109,24 @@ def test_last_audit_is_listed(node: StatusNode) -> None:
     assert node.daemon.audit()
     found = node.family().audit
     assert found is not None
-    assert (found.differences, found.error) == (1, "")
+    assert (found.differences, found.error, found.names) == (1, "", ("cluster-ips",))
     node.harness.table.on_read = node.fail_read
     assert not node.daemon.audit()
     found = node.family().audit
     assert found is not None
     assert (found.differences, found.error) == (0, "cannot be read")
+
+
+def test_audit_during_a_sync_is_listed_as_one_that_compared_nothing(node: StatusNode) -> None:
+    assert node.daemon.sync()
+    node.queue_change()
+    compared: list[bool] = []
+    node.harness.table.on_commit = lambda _: compared.append(node.daemon.audit())
+    assert node.daemon.sync()
+    assert set(compared) == {False}
+    found = node.family().audit
+    assert found is not None
+    assert (found.differences, found.error) == (0, "a sync was running, or the last one had failed")
 
 
 def test_foreign_change_is_unchecked_until_the_sync_that_checks_it_has_ended(node: StatusNode) -> None:
