@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType, TracebackType
+from typing import Concatenate, ParamSpec
 
 from knft.errors import KernelError
 from knft.families import Family
@@ -24,7 +25,7 @@ from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
 from knft.sync.lasting_problems import LastingProblems, log_ended
 from knft.sync.log_summary import summarize
 from knft.sync.node_check import NodeCheck
-from knft.sync.observer import AuditResult, SyncObserver
+from knft.sync.observer import AuditResult, SyncObserver, overriding_methods
 from knft.sync.older_version import OlderVersion
 from knft.sync.proxier import UNUSED_CHAINS_INTERVAL_SECONDS, Proxier
 from knft.sync.report import SyncReport
@@ -42,6 +43,8 @@ AUDIT_SECONDS = 3600.0
 AUDIT_RETRY_SECONDS = 120.0
 """Delay before an audit that compared nothing is repeated; it doubles with each failure, up to ``AUDIT_SECONDS``."""
 
+
+_Arguments = ParamSpec("_Arguments")
 
 AuditTableOpener = Callable[[Family], AbstractContextManager[TableInterface]]
 """Opens a connection of its own to a family's table, so that the audit does not block syncs."""
@@ -70,7 +73,10 @@ class Daemon:
         leaves its table to an older version of knft.
         """
         self._open_audit_table = open_audit_table
-        self._observers = observers
+        self._observing = {
+            method: overriding_methods(observers, method) for method in vars(SyncObserver).values() if callable(method)
+        }
+        """The methods of observers, by the method of SyncObserver that they override."""
         self._dispatch_lock = threading.Lock()
         self._proxiers = proxiers
         self._dispatcher = dispatcher
@@ -149,17 +155,24 @@ class Daemon:
 
     def _queue_sync(self) -> None:
         for proxier in self._own_proxiers():
-            self._notify(lambda observer, family=proxier.family: observer.sync_queued(family))  # type: ignore[misc]
+            self._notify(SyncObserver.sync_queued, proxier.family)
         self._runner.request()
 
     def _own_proxiers(self) -> list[Proxier]:
         """Return the proxiers whose tables are not left to an older version of knft."""
         return [proxier for proxier in self._proxiers if not self.foreign_changes.is_left(proxier.family)]
 
-    def _notify(self, call: Callable[[SyncObserver], None]) -> None:
-        for observer in self._observers:
-            with _BugsLogged(type(observer).__name__):
-                call(observer)
+    def _notify(
+        self,
+        method: Callable[Concatenate[SyncObserver, _Arguments], None],
+        *arguments: _Arguments.args,
+        **keywords: _Arguments.kwargs,
+    ) -> None:
+        for observer, observe in self._observing[method]:
+            try:
+                observe(*arguments, **keywords)
+            except Exception as error:  # noqa: BLE001 - logged with its traceback
+                _log_bug(observer, error)
 
     def check_node(self) -> None:
         """Check the node's settings before the first sync.
@@ -217,7 +230,7 @@ class Daemon:
         """Tell the observers which tables are left, each time: changes may have been queued meanwhile."""
         for proxier in self._proxiers:
             if self.foreign_changes.is_left(proxier.family):
-                self._notify(lambda observer, family=proxier.family: observer.table_left(family))  # type: ignore[misc]
+                self._notify(SyncObserver.table_left, proxier.family)
 
     def _sync_families(self, proxiers: Sequence[Proxier]) -> list[Proxier]:
         """Sync some families; return those whose sync succeeded."""
@@ -225,11 +238,7 @@ class Daemon:
             with _BugsLogged("the check of foreign changes"):
                 changes = self.foreign_changes.begin_check(proxier.family)
                 if changes is not None:
-                    self._notify(
-                        lambda observer, family=proxier.family, changes=changes: observer.table_changed(  # type: ignore[misc]
-                            family, changes
-                        )
-                    )
+                    self._notify(SyncObserver.table_changed, proxier.family, changes)
         with gc_disabled():
             succeeded = [proxier for proxier in proxiers if self._sync_one(proxier)]
             if self._had_full_sync:
@@ -248,7 +257,7 @@ class Daemon:
         return succeeded
 
     def _sync_and_report(self, proxier: Proxier) -> bool:
-        self._notify(lambda observer: observer.sync_started(proxier.family))
+        self._notify(SyncObserver.sync_started, proxier.family)
         started = time.monotonic()
         try:
             report = proxier.sync()
@@ -268,11 +277,11 @@ class Daemon:
             if self._last_failures.pop(proxier.family, None) is not None:
                 log.info("%s: syncs succeed again", proxier.family.value)
             self._record_success(report)
-            self._notify(lambda observer: observer.sync_succeeded(report, proxier.state))
+            self._notify(SyncObserver.sync_succeeded, report, proxier.state)
             return True
         seconds = time.monotonic() - started
         log.debug("%s: the failed sync took %.1f ms", proxier.family.value, seconds * 1e3)
-        self._notify(lambda observer: observer.sync_failed(proxier.family, seconds, reason))
+        self._notify(SyncObserver.sync_failed, proxier.family, seconds, reason)
         return False
 
     def _record_success(self, report: SyncReport) -> None:
@@ -359,7 +368,7 @@ class Daemon:
         return count is not None
 
     def _report_audit(self, family: Family, result: AuditResult) -> None:
-        self._notify(lambda observer: observer.table_audited(family, result))
+        self._notify(SyncObserver.table_audited, family, result)
 
     def _audit_periodically(self, stop: threading.Event) -> None:
         delay, retry_delay = AUDIT_SECONDS, AUDIT_RETRY_SECONDS
@@ -377,7 +386,7 @@ class Daemon:
     def run(self, stop: threading.Event) -> None:
         """Sync now and after every change, until ``stop`` is set. Call this once."""
         for proxier in self._proxiers:
-            self._notify(lambda observer, family=proxier.family: observer.loop_started(family))  # type: ignore[misc]
+            self._notify(SyncObserver.loop_started, proxier.family)
         self._runner.request()
 
         def stop_runner() -> None:
@@ -405,6 +414,10 @@ class _BugsLogged(AbstractContextManager[None]):
     ) -> bool:
         if not isinstance(error, Exception):
             return False
-        exit_if_out_of_memory(error)
-        log.error("%s failed unexpectedly; please report this", self._name, exc_info=error)
+        _log_bug(self._name, error)
         return True
+
+
+def _log_bug(name: str, error: Exception) -> None:
+    exit_if_out_of_memory(error)
+    log.error("%s failed unexpectedly; please report this", name, exc_info=error)

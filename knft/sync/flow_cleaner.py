@@ -127,12 +127,6 @@ class FlowCleaner(SyncObserver):
         self._stop = threading.Event()
         self._last_errors: dict[Family, str] = {}
 
-    def loop_started(self, family: Family) -> None:
-        """Do nothing."""
-
-    def sync_queued(self, family: Family) -> None:
-        """Do nothing."""
-
     def sync_started(self, family: Family) -> None:
         """Record that the frontends may be out of date."""
         with self._condition:
