@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType, TracebackType
 from typing import Concatenate, ParamSpec
@@ -19,6 +19,7 @@ from knft.model.unknown import ANYTHING, NOTHING_UNKNOWN, UnknownObjects
 from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock, MonotonicClock
 from knft.sync.dispatch import Dispatcher, NodeInputs
+from knft.sync.due_families import DueFamilies
 from knft.sync.foreign_change_watch import ForeignChangeWatch
 from knft.sync.foreign_objects import describe
 from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
@@ -92,8 +93,9 @@ class Daemon:
         self._had_quarantine = False
         """Whether a sync has quarantined a Service port. Errors leave garbage in reference cycles."""
         self.audit_differences = Counter[Family]()
-        self._runner = BoundedFrequencyRunner(self.sync, intervals, clock or MonotonicClock(), random.random)
-        self.foreign_changes = ForeignChangeWatch(proxiers, self._runner.request, older_versions)
+        self._due = DueFamilies([proxier.family for proxier in proxiers], intervals.maximum)
+        self._runner = BoundedFrequencyRunner(self.sync_due, intervals, clock or MonotonicClock(), random.random)
+        self.foreign_changes = ForeignChangeWatch(proxiers, self._request_sync, older_versions)
 
     @property
     def states(self) -> dict[Family, ServiceState]:
@@ -125,7 +127,7 @@ class Daemon:
         with self._dispatch_lock:
             due = self._dispatcher.handle(changes, received)
         if due:
-            self._queue_sync()
+            self._queue_sync(due)
 
     def hold_removals(self, unknown: UnknownObjects = ANYTHING) -> None:
         """Remove nothing that the first sync finds in the kernel and may belong to ``unknown`` objects.
@@ -144,18 +146,26 @@ class Daemon:
         if not unknown.includes_node:
             self._require_no_loss()
         self.hold_removals(unknown)
-        self._queue_sync()
+        self._queue_sync(self.states)
 
     def update_local_addresses(self, local_addresses: frozenset[str]) -> None:
         """Replace the addresses of the machine's interfaces, and queue a sync if one is due; from any thread."""
         with self._dispatch_lock:
             due = self._dispatcher.update_local_addresses(local_addresses)
         if due:
-            self._queue_sync()
+            self._queue_sync(due)
 
-    def _queue_sync(self) -> None:
+    def _queue_sync(self, families: Collection[Family]) -> None:
+        """Request a sync of families that have changes, and tell the observers."""
         for proxier in self._own_proxiers():
-            self._notify(SyncObserver.sync_queued, proxier.family)
+            if proxier.family in families:
+                self._notify(SyncObserver.sync_queued, proxier.family)
+        self._due.request(families)
+        self._runner.request()
+
+    def _request_sync(self) -> None:
+        """Request a sync of all families."""
+        self._due.request(self.states)
         self._runner.request()
 
     def _own_proxiers(self) -> list[Proxier]:
@@ -209,16 +219,23 @@ class Daemon:
             with self._dispatch_lock:
                 self._node_check.log_new_problems()
 
+    def sync_due(self) -> bool:
+        """Sync the families that are due, as ``sync`` does."""
+        return self._sync(self._due.take(time.monotonic()))
+
     def sync(self) -> bool:
         """Sync every family until all its changes are in force, or its sync fails; return whether all succeeded.
 
         A family whose table is left to an older version of knft is skipped; its changes wait.
         Changes that arrive meanwhile are part of the next sync of their family, so they wait for few rules only.
         """
+        return self._sync(self.states)
+
+    def _sync(self, families: Collection[Family]) -> bool:
         with _BugsLogged("the check of the node"):
             self._log_node_problems()
         self._report_left_tables()
-        proxiers, all_succeeded = self._own_proxiers(), True
+        proxiers, all_succeeded = [each for each in self._own_proxiers() if each.family in families], True
         while True:
             succeeded = self._sync_families(proxiers)
             all_succeeded &= len(succeeded) == len(proxiers)
@@ -251,12 +268,15 @@ class Daemon:
         return succeeded
 
     def _sync_one(self, proxier: Proxier) -> bool:
-        succeeded = self._sync_and_report(proxier)
+        report = self._sync_and_report(proxier)
+        is_settled = report is not None and report.next_sync_within is None and not proxier.is_full_sync_planned
+        self._due.record_sync(proxier.family, time.monotonic(), is_settled=is_settled)
         with _BugsLogged("the check of foreign changes"):
             self.foreign_changes.finish_check(proxier.family)
-        return succeeded
+        return report is not None
 
-    def _sync_and_report(self, proxier: Proxier) -> bool:
+    def _sync_and_report(self, proxier: Proxier) -> SyncReport | None:
+        """Sync a family; log and report the result. Returns None if the sync failed."""
         self._notify(SyncObserver.sync_started, proxier.family)
         started = time.monotonic()
         try:
@@ -278,11 +298,11 @@ class Daemon:
                 log.info("%s: syncs succeed again", proxier.family.value)
             self._record_success(report)
             self._notify(SyncObserver.sync_succeeded, report, proxier.state)
-            return True
+            return report
         seconds = time.monotonic() - started
         log.debug("%s: the failed sync took %.1f ms", proxier.family.value, seconds * 1e3)
         self._notify(SyncObserver.sync_failed, proxier.family, seconds, reason)
-        return False
+        return None
 
     def _record_success(self, report: SyncReport) -> None:
         self._had_full_sync |= report.is_full
@@ -334,7 +354,7 @@ class Daemon:
                 return
             if died:
                 log.warning("the idle libnftables worker process died and was replaced")
-                self._runner.request()
+                self._request_sync()
             else:
                 stop.wait(1.0)
 
@@ -364,7 +384,7 @@ class Daemon:
             log.warning(
                 "%s: audit: %d elements or chains differ from what was committed; repairing them", family, count
             )
-            self._runner.request()
+            self._request_sync()
         return count is not None
 
     def _report_audit(self, family: Family, result: AuditResult) -> None:

@@ -46,7 +46,7 @@ class _Watched:
         self._recorder = recorders[Family.IPV4]
         for kind, encoded in ((Service, service_json), (EndpointSlice, slice_json)):
             self._receive(kind, b"".join(_event("ADDED", encode(encoded(spec))) for spec in self._cluster))
-        assert self._daemon.sync()
+        assert self._daemon.sync_due()
 
     def transactions(self) -> list[Transaction]:
         """Return the transactions since the last call."""
@@ -62,7 +62,7 @@ class _Watched:
     def handle(self, events: bytes) -> list[str]:
         """Handle events of EndpointSlices, and return the commands for libnftables."""
         self._receive(EndpointSlice, events)
-        assert self._daemon.sync()
+        assert self._daemon.sync_due()
         return [transaction_commands(each) for each in self.transactions() if not each.is_empty]
 
     def _receive(self, kind: type[Service | EndpointSlice], events: bytes) -> None:
