@@ -16,6 +16,9 @@ class Family(enum.Enum):
     IPV4 = "IPv4"
     IPV6 = "IPv6"
 
+    # Enum's own is in Python and hashes the name; a sync looks families up dozens of times.
+    __hash__ = object.__hash__
+
     @property
     def nft(self) -> NftFamily:
         """The name of the family in nftables."""

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 _LENGTH = struct.Struct("!Q")
-_PIECE = 1 << 20
+_PIECE = 1 << 16
+"""The size of a pipe's buffer."""
 
 
 class Timeout(NamedTuple):
@@ -56,38 +57,49 @@ def send(descriptor: int, message: bytes, timeout: Timeout | None = None) -> Non
     deadline = None if timeout is None else _Deadline(timeout)
     rest = memoryview(_LENGTH.pack(len(message)) + message)
     while rest:
-        _await(descriptor, select.POLLOUT, deadline)
         try:
             rest = rest[os.write(descriptor, rest) :]
         except BlockingIOError:
-            continue
+            if deadline is None:
+                raise
+            deadline.wait(_poll(descriptor, select.POLLOUT))
 
 
-def receive(descriptor: int, timeout: Timeout | None = None) -> bytes:
-    """Read a whole message.
+class MessageReader:
+    """Reads the messages that arrive at one end of a pipe."""
 
-    Raises EOFError if the writer is gone, and TimeoutError if the message does not arrive within ``timeout``.
-    """
-    deadline = None if timeout is None else _Deadline(timeout)
-    (length,) = _LENGTH.unpack(_read(descriptor, _LENGTH.size, deadline))
-    return _read(descriptor, length, deadline)
+    def __init__(self, descriptor: int) -> None:
+        """Only this reader may read from ``descriptor``."""
+        self._descriptor = descriptor
+        self._received = bytearray()
+        """The bytes that were read and not returned: a small message is read together with its length."""
+
+    def receive(self, timeout: Timeout | None = None) -> bytes:
+        """Return the next message.
+
+        Raises EOFError if the writer is gone, and TimeoutError if the message does not arrive within ``timeout``.
+        """
+        deadline = None if timeout is None else _Deadline(timeout)
+        end = _LENGTH.size
+        self._read_up_to(end, deadline)
+        end += _LENGTH.unpack_from(self._received)[0]
+        self._read_up_to(end, deadline)
+        message = bytes(memoryview(self._received)[_LENGTH.size : end])
+        del self._received[:end]
+        return message
+
+    def _read_up_to(self, size: int, deadline: _Deadline | None) -> None:
+        while len(self._received) < size:
+            if deadline is not None:
+                deadline.wait(_poll(self._descriptor, select.POLLIN))
+            piece = os.read(self._descriptor, _PIECE)
+            if not piece:
+                msg = "the other end of the pipe is closed"
+                raise EOFError(msg)
+            self._received += piece
 
 
-def _read(descriptor: int, length: int, deadline: _Deadline | None) -> bytes:
-    read = bytearray()
-    while len(read) < length:
-        _await(descriptor, select.POLLIN, deadline)
-        piece = os.read(descriptor, min(_PIECE, length - len(read)))
-        if not piece:
-            msg = "the other end of the pipe is closed"
-            raise EOFError(msg)
-        read += piece
-    return bytes(read)
-
-
-def _await(descriptor: int, event: int, deadline: _Deadline | None) -> None:
-    if deadline is None:
-        return
+def _poll(descriptor: int, event: int) -> select.poll:
     poll = select.poll()
     poll.register(descriptor, event)
-    deadline.wait(poll)
+    return poll

@@ -173,7 +173,7 @@ class _Worker:
         with contextlib.ExitStack() as worker_ends, contextlib.ExitStack() as daemon_ends:
             try:
                 requests, self._requests = _pipe(worker_ends, daemon_ends)
-                self._answers, answers = _pipe(daemon_ends, worker_ends)
+                answers_end, answers = _pipe(daemon_ends, worker_ends)
                 # Not the daemon's standard error, whose reader could block the worker. When this pipe is full, the
                 # worker's output is lost instead.
                 self._output, output = _pipe(daemon_ends, worker_ends)
@@ -189,7 +189,8 @@ class _Worker:
                 raise UnavailableError(msg) from error
             daemon_ends.pop_all()
         os.set_blocking(self._requests, False)
-        pipes = (self._requests, self._answers, self._output)
+        self._answers = pipe_framing.MessageReader(answers_end)
+        pipes = (self._requests, answers_end, self._output)
         self._finalizer = weakref.finalize(self, _shut_down, self._process, *pipes)
         self._has_hello = False
 
@@ -227,7 +228,7 @@ class _Worker:
         return answer
 
     def _receive(self) -> Elements | Answer:
-        return _ANSWERS.decode(pipe_framing.receive(self._answers, self._timeout()))
+        return _ANSWERS.decode(self._answers.receive(self._timeout()))
 
     def _timeout(self) -> pipe_framing.Timeout:
         return pipe_framing.Timeout(ANSWER_TIMEOUT_SECONDS, ANSWER_WARNING_SECONDS, self._warn_about_no_answer)
@@ -242,7 +243,7 @@ class _Worker:
         self.close()
 
     def _receive_hello(self) -> None:
-        hello = _HELLO.decode(pipe_framing.receive(self._answers, self._timeout()))
+        hello = _HELLO.decode(self._answers.receive(self._timeout()))
         if hello.error:
             raise UnsupportedError(hello.error)
         self._on_port_ids(hello.port_ids)

@@ -14,6 +14,7 @@ from knft.kernel.probe import require_working_library
 from knft.kernel.set_reader import SetReader
 from knft.kernel.table_flags import flags_of
 from knft.kernel.worker_messages import SetPart
+from knft.nft.codec.cache_filter import CacheFilter
 from knft.nft.codec.deletions import deletion_commands
 from knft.nft.codec.listing import TableListing, parse_listing
 from knft.nft.codec.tables import creation_commands, declarations_text, table_text, transaction_commands
@@ -34,15 +35,24 @@ class KernelTable:
     raises any other KernelError, nothing has changed.
     """
 
-    def __init__(self, library: CommandRunner, family: Family, name: str, ownership: Ownership | None = None) -> None:
+    def __init__(
+        self,
+        library: CommandRunner,
+        family: Family,
+        name: str,
+        ownership: Ownership | None = None,
+        cache_filter: CacheFilter | None = None,
+    ) -> None:
         """Use ``library``, which should be a WorkerProcess unless a crash may end the caller.
 
+        With ``cache_filter``, libnftables lists less before it changes elements.
         If ``ownership`` is given and supported, the table is created such that only this process may change it.
         """
         self._library = library
         self._family = family
         self._name = name
         self._ownership = ownership if ownership is not None and ownership.is_supported else None
+        self._cache_filter = cache_filter
 
     def read(self) -> TableListing | None:
         """Return the table's contents, or None if the table does not exist."""
@@ -169,8 +179,25 @@ class KernelTable:
     def commit(self, transaction: Transaction) -> None:
         """Send a transaction, unless it is empty."""
         with self._keeping_ownership():
-            if not transaction.is_empty:
+            if not transaction.is_empty and not self._commit_with_filter(transaction):
                 self._library.run(transaction_commands(transaction))
+
+    def _commit_with_filter(self, transaction: Transaction) -> bool:
+        """Send a transaction with the cache filter, if it has one; return whether it was committed.
+
+        The filter itself may be refused, if another program has deleted the chain. Without it, the transaction succeeds
+        then, or the error is the transaction's own.
+        """
+        commands = self._cache_filter.commands(transaction) if self._cache_filter is not None else None
+        if commands is None:
+            return False
+        try:
+            self._library.run(commands, terse=True)
+        except UnavailableError:
+            raise
+        except KernelError:
+            return False
+        return True
 
     def delete(self, objects: Sequence[NamedObject], flushed_chains: Sequence[str] = ()) -> None:
         """Remove all rules of some chains, then delete ``objects``, in one transaction."""

@@ -66,12 +66,13 @@ def _serve(requests: int, answers: int) -> int:
     def send(message: Elements | Answer) -> None:
         pipe_framing.send(answers, msgspec.msgpack.encode(message))
 
+    reader = pipe_framing.MessageReader(requests)
     is_grown = False
     while True:
         if is_grown and not _has_input(requests, IDLE_MILLISECONDS):
             trim_heap()
             is_grown = False
-        request = decoder.decode(pipe_framing.receive(requests))
+        request = decoder.decode(reader.receive())
         try:
             match request:
                 case Commands(text, terse):

@@ -49,6 +49,11 @@ class Transaction(Struct, frozen=True):
             or self.deleted_chains
         )
 
+    @property
+    def writes_chains(self) -> bool:
+        """Whether the transaction creates, rewrites or deletes chains."""
+        return bool(self.new_chains or self.chains or self.deleted_chains)
+
     def new_chains_phase(self, max_rules: int) -> Iterator["Transaction"]:
         """Yield the first phase: new chains, which no packet can reach yet.
 

@@ -17,6 +17,7 @@ from msgspec import structs
 from knft.config import Config
 from knft.families import Family
 from knft.nft import expressions as nft
+from knft.nft.codec.cache_filter import CacheFilter
 from knft.nft.objects import Chain, Container, Entry, Hook, Key, Table, Value
 from knft.nft.transaction import Transaction
 from knft.protocols import NFT_PROTOCOLS
@@ -264,6 +265,18 @@ of the table with those that it needs. See docs/design/table-versions.md.
 """
 
 RULES_MARKER = "rules-"
+
+
+def cache_filter(family: Family, *, counters: bool = False) -> CacheFilter:
+    """Return the filter for transactions that change elements; see ``knft.nft.codec.cache_filter``."""
+    return CacheFilter(
+        LAYOUT_MARKERS[family],
+        {
+            each.name: "map" if each.is_map else "set"
+            for each in containers(family, counters=counters)
+            if not each.interval and not each.dynamic_size
+        },
+    )
 
 
 def is_marker(chain: str) -> bool:

@@ -49,9 +49,6 @@ class EventReporter(SyncObserver):
             self._started = True
             self._on_event(node_event(self._node_name, "Starting", warning=False))
 
-    def sync_queued(self, _family: Family) -> None:
-        """Report nothing."""
-
     def sync_succeeded(self, report: SyncReport, state: ServiceState) -> None:
         """Report newly quarantined Service ports, changed reasons, and Services that left quarantine."""
         previous, current = self._quarantined.get(report.family, {}), report.quarantined
@@ -76,6 +73,3 @@ class EventReporter(SyncObserver):
             note = f"Service {service} is too large and has no {report.family.value} rules on any node: {reason}"
             self._on_event(failed_to_program_event(service, note))
         self._too_large[report.family] = dict(report.too_large)
-
-    def sync_failed(self, _family: Family, _seconds: float, _error: str) -> None:
-        """Report nothing: the log and the health checks show failed syncs."""

@@ -15,7 +15,7 @@ from knft.kernel.process import WorkerProcess
 from knft.kernel.table import KernelTable
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, ObjectChange
-from knft.render.layout import markers
+from knft.render.layout import cache_filter, markers
 from knft.render.names import TABLE
 from knft.runner.bounded import Intervals
 from knft.sync.daemon import AuditTableOpener, Daemon
@@ -51,7 +51,7 @@ def live_daemon(
             family,
             config,
             ServiceState(family, config.node_name, start, records_origins=True),
-            KernelTable(library, family, TABLE, ownership),
+            KernelTable(library, family, TABLE, ownership, cache_filter(family, counters=config.service_counters)),
             time.monotonic,
         )
         for family in Family

@@ -5,9 +5,10 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType, TracebackType
+from typing import Concatenate, ParamSpec
 
 from knft.errors import KernelError
 from knft.families import Family
@@ -19,6 +20,7 @@ from knft.runner.bounded import BoundedFrequencyRunner, Intervals
 from knft.runner.clock import Clock, MonotonicClock
 from knft.sync.audit_schedule import AuditSchedule
 from knft.sync.dispatch import Dispatcher, NodeInputs
+from knft.sync.due_families import DueFamilies
 from knft.sync.failure_log import FailureLog
 from knft.sync.foreign_change_watch import ForeignChangeWatch
 from knft.sync.foreign_objects import describe
@@ -26,7 +28,7 @@ from knft.sync.garbage_collection import freeze_and_trim, gc_disabled
 from knft.sync.lasting_problems import LastingProblems, log_ended
 from knft.sync.log_summary import summarize
 from knft.sync.node_check import NodeCheck
-from knft.sync.observer import NOT_COMPARED, AuditResult, SyncObserver, audit_result
+from knft.sync.observer import NOT_COMPARED, AuditResult, SyncObserver, audit_result, overriding_methods
 from knft.sync.older_version import OlderVersion
 from knft.sync.proxier import UNUSED_CHAINS_INTERVAL_SECONDS, Proxier
 from knft.sync.report import SyncReport
@@ -39,6 +41,8 @@ log = logging.getLogger("knft")
 POLL_SECONDS = 60.0
 """Longest delay until the thread that watches the worker process notices that knft stops."""
 DEFAULT_INTERVALS = Intervals(0.02, 30.0, UNUSED_CHAINS_INTERVAL_SECONDS)
+
+_Arguments = ParamSpec("_Arguments")
 
 AuditTableOpener = Callable[[Family], AbstractContextManager[TableInterface]]
 """Opens a connection of its own to a family's table, so that the audit does not block syncs."""
@@ -67,7 +71,10 @@ class Daemon:
         leaves its table to an older version of knft.
         """
         self._open_audit_table = open_audit_table
-        self._observers = observers
+        self._observing = {
+            method: overriding_methods(observers, method) for method in vars(SyncObserver).values() if callable(method)
+        }
+        """The methods of observers, by the method of SyncObserver that they override."""
         self._dispatch_lock = threading.Lock()
         self._proxiers = proxiers
         self._dispatcher = dispatcher
@@ -83,8 +90,9 @@ class Daemon:
         """Whether a sync has quarantined a Service port. Errors leave garbage in reference cycles."""
         self.audit_differences = Counter[Family]()
         self.audits = AuditSchedule(self.audit)
-        self._runner = BoundedFrequencyRunner(self.sync, intervals, clock or MonotonicClock(), random.random)
-        self.foreign_changes = ForeignChangeWatch(proxiers, self._runner.request, older_versions)
+        self._due = DueFamilies([proxier.family for proxier in proxiers], intervals.maximum)
+        self._runner = BoundedFrequencyRunner(self.sync_due, intervals, clock or MonotonicClock(), random.random)
+        self.foreign_changes = ForeignChangeWatch(proxiers, self._request_sync, older_versions)
 
     @property
     def states(self) -> dict[Family, ServiceState]:
@@ -116,7 +124,7 @@ class Daemon:
         with self._dispatch_lock:
             due = self._dispatcher.handle(changes, received)
         if due:
-            self._queue_sync()
+            self._queue_sync(due)
 
     def hold_removals(self, unknown: UnknownObjects = ANYTHING) -> None:
         """Remove nothing that the first sync finds in the kernel and may belong to ``unknown`` objects.
@@ -135,28 +143,43 @@ class Daemon:
         if not unknown.includes_node:
             self._require_no_loss()
         self.hold_removals(unknown)
-        self._queue_sync()
+        self._queue_sync(self.states)
 
     def update_local_addresses(self, local_addresses: frozenset[str]) -> None:
         """Replace the addresses of the machine's interfaces, and queue a sync if one is due; from any thread."""
         with self._dispatch_lock:
             due = self._dispatcher.update_local_addresses(local_addresses)
         if due:
-            self._queue_sync()
+            self._queue_sync(due)
 
-    def _queue_sync(self) -> None:
+    def _queue_sync(self, families: Collection[Family]) -> None:
+        """Request a sync of families that have changes, and tell the observers."""
         for proxier in self._own_proxiers():
-            self._notify(lambda observer, family=proxier.family: observer.sync_queued(family))  # type: ignore[misc]
+            if proxier.family in families:
+                self._notify(SyncObserver.sync_queued, proxier.family)
+        self._due.request(families)
+        self._runner.request()
+
+    def _request_sync(self) -> None:
+        """Request a sync of all families."""
+        self._due.request(self.states)
         self._runner.request()
 
     def _own_proxiers(self) -> list[Proxier]:
         """Return the proxiers whose tables are not left to an older version of knft."""
         return [proxier for proxier in self._proxiers if not self.foreign_changes.is_left(proxier.family)]
 
-    def _notify(self, call: Callable[[SyncObserver], None]) -> None:
-        for observer in self._observers:
-            with _BugsLogged(type(observer).__name__):
-                call(observer)
+    def _notify(
+        self,
+        method: Callable[Concatenate[SyncObserver, _Arguments], None],
+        *arguments: _Arguments.args,
+        **keywords: _Arguments.kwargs,
+    ) -> None:
+        for observer, observe in self._observing[method]:
+            try:
+                observe(*arguments, **keywords)
+            except Exception as error:  # noqa: BLE001 - logged with its traceback
+                _log_bug(observer, error)
 
     def check_node(self) -> None:
         """Check the node's settings before the first sync.
@@ -193,16 +216,23 @@ class Daemon:
             with self._dispatch_lock:
                 self._node_check.log_new_problems()
 
+    def sync_due(self) -> bool:
+        """Sync the families that are due, as ``sync`` does."""
+        return self._sync(self._due.take(time.monotonic()))
+
     def sync(self) -> bool:
         """Sync every family until all its changes are in force, or its sync fails; return whether all succeeded.
 
         A family whose table is left to an older version of knft is skipped; its changes wait.
         Changes that arrive meanwhile are part of the next sync of their family, so they wait for few rules only.
         """
+        return self._sync(self.states)
+
+    def _sync(self, families: Collection[Family]) -> bool:
         with _BugsLogged("the check of the node"):
             self._log_node_problems()
         self._report_left_tables()
-        proxiers, all_succeeded = self._own_proxiers(), True
+        proxiers, all_succeeded = [each for each in self._own_proxiers() if each.family in families], True
         while True:
             succeeded = self._sync_families(proxiers)
             all_succeeded &= len(succeeded) == len(proxiers)
@@ -214,7 +244,7 @@ class Daemon:
         """Tell the observers which tables are left, each time: changes may have been queued meanwhile."""
         for proxier in self._proxiers:
             if self.foreign_changes.is_left(proxier.family):
-                self._notify(lambda observer, family=proxier.family: observer.table_left(family))  # type: ignore[misc]
+                self._notify(SyncObserver.table_left, proxier.family)
 
     def _sync_families(self, proxiers: Sequence[Proxier]) -> list[Proxier]:
         """Sync some families; return those whose sync succeeded."""
@@ -222,11 +252,7 @@ class Daemon:
             with _BugsLogged("the check of foreign changes"):
                 changes = self.foreign_changes.begin_check(proxier.family)
                 if changes is not None:
-                    self._notify(
-                        lambda observer, family=proxier.family, changes=changes: observer.table_changed(  # type: ignore[misc]
-                            family, changes
-                        )
-                    )
+                    self._notify(SyncObserver.table_changed, proxier.family, changes)
         with gc_disabled():
             succeeded = [proxier for proxier in proxiers if self._sync_one(proxier)]
             if self._had_full_sync:
@@ -239,13 +265,16 @@ class Daemon:
         return succeeded
 
     def _sync_one(self, proxier: Proxier) -> bool:
-        succeeded = self._sync_and_report(proxier)
+        report = self._sync_and_report(proxier)
+        is_settled = report is not None and report.next_sync_within is None and not proxier.is_full_sync_planned
+        self._due.record_sync(proxier.family, time.monotonic(), is_settled=is_settled)
         with _BugsLogged("the check of foreign changes"):
             self.foreign_changes.finish_check(proxier.family)
-        return succeeded
+        return report is not None
 
-    def _sync_and_report(self, proxier: Proxier) -> bool:
-        self._notify(lambda observer: observer.sync_started(proxier.family))
+    def _sync_and_report(self, proxier: Proxier) -> SyncReport | None:
+        """Sync a family; log and report the result. Returns None if the sync failed."""
+        self._notify(SyncObserver.sync_started, proxier.family)
         started = time.monotonic()
         try:
             report = proxier.sync()
@@ -260,12 +289,12 @@ class Daemon:
         else:
             self._failure_log.succeeded(proxier.family, time.monotonic())
             self._record_success(report)
-            self._notify(lambda observer: observer.sync_succeeded(report, proxier.state))
-            return True
+            self._notify(SyncObserver.sync_succeeded, report, proxier.state)
+            return report
         seconds = time.monotonic() - started
         log.debug("%s: the failed sync took %.1f ms", proxier.family.value, seconds * 1e3)
-        self._notify(lambda observer: observer.sync_failed(proxier.family, seconds, reason))
-        return False
+        self._notify(SyncObserver.sync_failed, proxier.family, seconds, reason)
+        return None
 
     def _record_success(self, report: SyncReport) -> None:
         self._had_full_sync |= report.is_full
@@ -317,7 +346,7 @@ class Daemon:
                 return
             if died:
                 log.warning("the idle libnftables worker process died and was replaced")
-                self._runner.request()
+                self._request_sync()
             else:
                 stop.wait(1.0)
 
@@ -349,16 +378,16 @@ class Daemon:
             log.warning(
                 "%s: audit: %d elements or chains differ from what was committed; repairing them", family, count
             )
-            self._runner.request()
+            self._request_sync()
         return count is not None
 
     def _report_audit(self, family: Family, result: AuditResult) -> None:
-        self._notify(lambda observer: observer.table_audited(family, result))
+        self._notify(SyncObserver.table_audited, family, result)
 
     def run(self, stop: threading.Event) -> None:
         """Sync now and after every change, until ``stop`` is set. Call this once."""
         for proxier in self._proxiers:
-            self._notify(lambda observer, family=proxier.family: observer.loop_started(family))  # type: ignore[misc]
+            self._notify(SyncObserver.loop_started, proxier.family)
         self._runner.request()
 
         def stop_runner() -> None:
@@ -387,6 +416,10 @@ class _BugsLogged(AbstractContextManager[None]):
     ) -> bool:
         if not isinstance(error, Exception):
             return False
-        exit_if_out_of_memory(error)
-        log.error("%s failed unexpectedly; please report this", self._name, exc_info=error)
+        _log_bug(self._name, error)
         return True
+
+
+def _log_bug(name: str, error: Exception) -> None:
+    exit_if_out_of_memory(error)
+    log.error("%s failed unexpectedly; please report this", name, exc_info=error)

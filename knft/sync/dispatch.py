@@ -1,12 +1,13 @@
 """Dispatcher: passes changed objects and NodeViews to the ServiceStates of both families."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from collections.abc import Set as AbstractSet
 
 from msgspec import Struct
 
 from knft.config import Config
 from knft.decide.node import node_addresses, view_node
+from knft.families import Family
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, KubeObject, Node, ObjectChange, Service, ServiceCIDR
 from knft.source.select import is_selected
@@ -45,25 +46,25 @@ class Dispatcher:
         self._other_nodes: set[str] = set()
         self._service_cidrs: dict[NamespacedName, ServiceCIDR] = {}
 
-    def handle(self, changes: Iterable[ObjectChange], received: float = 0.0) -> bool:
-        """Pass changes to every state; return whether a sync is due.
+    def handle(self, changes: Iterable[ObjectChange], received: float = 0.0) -> set[Family]:
+        """Pass changes to every state; return the families whose sync is due.
 
         ``received`` is when they arrived, in seconds of the monotonic clock.
         """
-        due = False
+        due: set[Family] = set()
         for change in changes:
             due |= self._handle_one(change, Arrival(change.resource_version, received))
         return due
 
-    def _handle_one(self, change: ObjectChange, arrival: Arrival) -> bool:
+    def _handle_one(self, change: ObjectChange, arrival: Arrival) -> set[Family]:
         previous, current = self._selected(change.previous), self._selected(change.current)
         match current or previous:
             case Service():
                 self._record_for_warnings(previous, current)  # type: ignore[arg-type]
-                return _any_due(state.handle_service(previous, current, arrival) for state in self._states)  # type: ignore[arg-type]
+                return self._due(lambda state: state.handle_service(previous, current, arrival))  # type: ignore[arg-type]
             case EndpointSlice():
                 self._record_for_warnings(previous, current)  # type: ignore[arg-type]
-                return _any_due(state.handle_slice(previous, current, arrival) for state in self._states)  # type: ignore[arg-type]
+                return self._due(lambda state: state.handle_slice(previous, current, arrival))  # type: ignore[arg-type]
             case Node():
                 self._node = current  # type: ignore[assignment]
                 return self.refresh_node()
@@ -74,7 +75,11 @@ class Dispatcher:
                 return self.refresh_node()
             case _:
                 self._record_other_node(change)
-                return False
+                return set()
+
+    def _due(self, handle: Callable[[ServiceState], bool]) -> set[Family]:
+        """Pass a change to every state; ``handle`` returns whether a sync of that state is due."""
+        return {state.node.family for state in self._states if handle(state)}
 
     def _selected(self, item: KubeObject | None) -> KubeObject | None:
         return item if item is not None and is_selected(item, self._config.node_name) else None
@@ -124,22 +129,16 @@ class Dispatcher:
         """The names of the other Node objects."""
         return self._other_nodes
 
-    def update_local_addresses(self, local_addresses: frozenset[str]) -> bool:
-        """Replace the addresses of the machine's interfaces; return whether a sync is due."""
+    def update_local_addresses(self, local_addresses: frozenset[str]) -> set[Family]:
+        """Replace the addresses of the machine's interfaces; return the families whose sync is due."""
         self._local_addresses = local_addresses
         return self.refresh_node()
 
-    def refresh_node(self) -> bool:
-        """Pass the current NodeView of each family to its state; return whether a sync is due."""
+    def refresh_node(self) -> set[Family]:
+        """Pass the current NodeView of each family to its state; return the families whose sync is due."""
         local = self._local_addresses
         addresses = frozenset(node_addresses(self._node)) if local is None else local
         cidrs = tuple(self._service_cidrs.values())
-        views = [
-            (state, view_node(state.node.family, self._config, self._node, cidrs, addresses)) for state in self._states
-        ]
-        return _any_due(state.handle_node(view) for state, view in views)
-
-
-def _any_due(are_due: Iterable[bool]) -> bool:
-    """Tell whether a sync of any state is due; any() alone would not handle the change in the states after it."""
-    return any(list(are_due))
+        return self._due(
+            lambda state: state.handle_node(view_node(state.node.family, self._config, self._node, cidrs, addresses))
+        )

@@ -123,44 +123,43 @@ class FlowCleaner(SyncObserver):
         self._thread_time = thread_time
         self._grace = grace
         self._families = {family: _FamilyState() for family in Family}
-        self._condition = threading.Condition()
+        self._lock = threading.Lock()
+        # Two conditions, so that a sync wakes the thread only if there is something to do.
+        self._became_due = threading.Condition(self._lock)
+        self._sync_ended = threading.Condition(self._lock)
         self._stop = threading.Event()
         self._last_errors: dict[Family, str] = {}
 
-    def loop_started(self, family: Family) -> None:
-        """Do nothing."""
-
-    def sync_queued(self, family: Family) -> None:
-        """Do nothing."""
-
     def sync_started(self, family: Family) -> None:
         """Record that the frontends may be out of date."""
-        with self._condition:
+        with self._lock:
             self._families[family].is_current = False
 
     def sync_succeeded(self, report: SyncReport, state: ServiceState) -> None:
         """Update the UDP frontends, and schedule a pass if entries may have become stale."""
         family_state = self._families[report.family]
         changed = report.conntrack_cleanup_required
-        with self._condition:
+        with self._lock:
             cleaned, family_state.cleaned = family_state.cleaned, {}
         family_state.frontends.forget(cleaned)
         for name in report.changed_service_ports:
             if name.protocol == "UDP":
                 changed |= family_state.frontends.update(name, state.service_port(name), state.endpoints(name))
         changed |= family_state.nodeport_ips != state.node.nodeport_ips
-        with self._condition:
+        with self._lock:
             family_state.nodeport_ips = state.node.nodeport_ips
             family_state.is_due |= changed
             family_state.is_current, family_state.is_failed = True, False
             family_state.successes += 1
-            self._condition.notify_all()
+            self._sync_ended.notify_all()
+            if family_state.is_due:
+                self._became_due.notify_all()
 
     def sync_failed(self, family: Family, _seconds: float, _error: str) -> None:
         """Record that the rules in force are unknown."""
-        with self._condition:
+        with self._lock:
             self._families[family].is_failed = True
-            self._condition.notify_all()
+            self._sync_ended.notify_all()
 
     def table_left(self, family: Family) -> None:
         """Record that the rules in force are unknown."""
@@ -181,8 +180,8 @@ class FlowCleaner(SyncObserver):
 
     def _start_due_passes(self) -> list[Family]:
         """Wait shortly for a due family; return all due families, and record that their passes start."""
-        with self._condition:
-            self._condition.wait_for(self._due_families, POLL_SECONDS)
+        with self._lock:
+            self._became_due.wait_for(self._due_families, POLL_SECONDS)
             due = self._due_families()
             for family in due:
                 self._families[family].start_pass()
@@ -217,7 +216,7 @@ class FlowCleaner(SyncObserver):
             listed, deleted = self._delete_stale_flows(family)
             is_complete = listed and not deleted.error
         finally:
-            with self._condition:
+            with self._lock:
                 family_state.finish_pass(self._clock(), is_complete=is_complete)
                 if is_complete and not family_state.unanswered and not family_state.is_due:
                     family_state.cleaned = removed
@@ -252,12 +251,12 @@ class FlowCleaner(SyncObserver):
 
     def _wait_until_current(self, family_state: _FamilyState) -> bool:
         """Wait for the end of a running sync; return whether the frontends are up to date then."""
-        with self._condition:
+        with self._lock:
             before = family_state.successes
             while not family_state.is_current and not family_state.is_failed and family_state.successes == before:
                 if self._stop.is_set():
                     return False
-                self._condition.wait(POLL_SECONDS)
+                self._sync_ended.wait(POLL_SECONDS)
             current = family_state.is_current or family_state.successes > before
             family_state.is_due |= not current
             return current

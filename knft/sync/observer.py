@@ -1,6 +1,6 @@
 """SyncObserver: the interface of code that is notified of syncs: health, metrics, conntrack, events."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 
 from msgspec import Struct
 
@@ -71,3 +71,15 @@ class SyncObserver:
 
         No sync of the family follows, and its rules are unknown, until that version has ended.
         """
+
+
+def overriding_methods(
+    observers: Iterable[SyncObserver], method: Callable[..., None]
+) -> tuple[tuple[str, Callable[..., None]], ...]:
+    """Return the names of the classes that override a method of SyncObserver, and the methods, in order."""
+    name = method.__name__
+    return tuple(
+        (type(observer).__name__, getattr(observer, name))
+        for observer in observers
+        if getattr(type(observer), name) is not method
+    )

@@ -180,6 +180,11 @@ class Proxier:
         self._invalidations.add(invalidation)
         self._is_check_planned = False
 
+    @property
+    def is_full_sync_planned(self) -> bool:
+        """Whether the next sync is a full one, because of ``invalidate``."""
+        return bool(self._invalidations)
+
     def plan_check(self) -> None:
         """Record that another program has changed the table, and that ``invalidate`` follows later; from any thread."""
         self._is_check_planned = True

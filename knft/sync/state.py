@@ -239,6 +239,8 @@ class ServiceState:
         for name in sorted(self._pending_claims):
             self._affected_by_claims |= self._frontends.claim(name, self._services.ports.get(name))
             self._pending_claims.discard(name)
+        # A set that has become empty keeps the size of the first sync, and each iteration looks at all of it.
+        self._pending_claims = set()
         result = structs.replace(self._drained, service_ports=self._drained.service_ports | self._affected_by_claims)
         self._drained, self._affected_by_claims = None, set()
         return result

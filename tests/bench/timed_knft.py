@@ -75,7 +75,7 @@ class TimedKnft:
         cpu, started = self._cpu_seconds(), time.perf_counter()
         self._daemon.handle(changes)
         tracked = time.perf_counter()
-        succeeded = self._daemon.sync()
+        succeeded = self._daemon.sync_due()
         ended = self.libnftables.answered_at
         if not succeeded:
             msg = "the sync failed; see the log"

@@ -17,6 +17,7 @@ from knft.families import Family
 from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
 from knft.render.names import TABLE
 from knft.sync.flow_cleaner import FlowCleaner
+from knft.sync.observer import SyncObserver, overriding_methods
 from knft.sync.older_version import CHANGES_BEFORE_LEAVING
 from tests.serve.metric_values import changes_metrics, value
 from tests.serve.node import HEALTH, METRICS, MonitoredNode, wait_until
@@ -58,7 +59,7 @@ def test_conntrack_reconciler_deletes_stale_entry(node: MonitoredNode) -> None:
         clock=lambda: next(ticks) * 0.1,
         grace=0,
     )
-    node.daemon._observers = (*node.daemon._observers, cleaner)
+    node.daemon._observing[SyncObserver.sync_succeeded] += overriding_methods((cleaner,), SyncObserver.sync_succeeded)
 
     def dns(numbers: list[int]) -> list[dict[str, Any]]:
         ports = [{"name": "dns", "port": 53, "protocol": "UDP"}]

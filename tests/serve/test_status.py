@@ -47,7 +47,7 @@ class StatusNode:
 
     def queue_change(self) -> None:
         self.harness.apply(*slices("web", (12, 13)))
-        self.daemon._queue_sync()
+        self.daemon._queue_sync([Family.IPV4])
 
     def fail_sync(self) -> None:
         def refuse(_: Transaction) -> None:

@@ -19,6 +19,7 @@ from knft.nft.codec.listing import TableListing
 from knft.nft.codec.tables import transaction_json
 from knft.nft.objects import Contents, Key, NamedObject, Table, Value
 from knft.nft.transaction import Transaction
+from knft.render import layout
 from knft.render.names import TABLE
 from knft.source.decode import KINDS
 from knft.sync.daemon import Daemon
@@ -165,11 +166,13 @@ class KernelHarness:
         namespace: Namespace,
         config: Config = CONFIG,
         clock: Callable[[], float] = lambda: 0.0,
-        table: Callable[[Any, Family, str], KernelTable] = KernelTable,
+        table: Callable[..., KernelTable] = KernelTable,
     ) -> None:
         self.namespace = namespace
         library = library_in(namespace)
-        self.tables = {family: table(library, family, TABLE) for family in Family}
+        self.tables = {
+            family: table(library, family, TABLE, cache_filter=layout.cache_filter(family)) for family in Family
+        }
         self.checked_tables = {family: CheckedTable(table) for family, table in self.tables.items()}
         start = datetime(2026, 1, 1, tzinfo=UTC)
         states = {family: ServiceState(family, config.node_name, start) for family in Family}

@@ -33,7 +33,7 @@ class Dispatched:
         return self.states[family].latest_node
 
     def change(self, previous: object, current: object) -> bool:
-        return self.dispatcher.handle([ObjectChange(previous, current)])  # type: ignore[arg-type]
+        return bool(self.dispatcher.handle([ObjectChange(previous, current)]))  # type: ignore[arg-type]
 
 
 def _node(name: str, zone: str = "zone-a", addresses: Iterable[str] = (ADDRESS, "fd00::11")) -> Node:

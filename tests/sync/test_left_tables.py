@@ -137,7 +137,7 @@ def test_table_is_left_and_taken_back(
     assert node.calls.names[-1] == "left"
     commits, calls = len(node.harness.table.transactions), len(node.calls.names)
     node.harness.apply(*slices("web", [1, 2]))
-    node.daemon._queue_sync()
+    node.daemon._queue_sync([Family.IPV4])
     assert node.daemon.sync()
     assert node.daemon.audit()
     assert (len(node.harness.table.transactions), node.audits) == (commits, 0)

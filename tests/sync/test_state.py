@@ -1,5 +1,6 @@
 """Which Service ports are planned again after a change, and their new plans."""
 
+import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -113,6 +114,12 @@ def test_changes_of_a_failed_drain_are_returned_by_the_next(monkeypatch: pytest.
     assert {API} == state.drain().service_ports
     assert _addresses(state, API) == ["10.96.0.2"]
     assert frozenset() == state.drain().service_ports
+
+
+def test_many_services_do_not_make_later_drains_slower() -> None:
+    """An emptied set would keep its size, and each drain iterates over it."""
+    state = _state(*(service(f"web-{n}", cluster_ip=f"10.96.{n // 250}.{n % 250}") for n in range(1000)))
+    assert sys.getsizeof(state._pending_claims) == sys.getsizeof(set())
 
 
 def test_changes_of_two_failed_drains_are_returned_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,9 @@ class Instance:
         self.worker = WorkerProcess(self.monitor.set_own_port_ids)
         self.worker.run("list tables")
         self.harness = KernelHarness(
-            namespace, clock=time.monotonic, table=lambda _, family, name: KernelTable(self.worker, family, name)
+            namespace,
+            clock=time.monotonic,
+            table=lambda _, family, name, **options: KernelTable(self.worker, family, name, **options),
         )
 
     def __enter__(self) -> Self:

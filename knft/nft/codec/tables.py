@@ -1,7 +1,7 @@
 """Encodes transactions as JSON and text, and declarations and whole tables as text."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -67,9 +67,9 @@ def _chain_commands(where: str, chains: tuple[Chain, ...]) -> Iterator[str]:
             yield f"add rule {where} {chain.name} {_rule_text(rule)}"
 
 
-def transaction_json(transaction: Transaction) -> bytes:
-    """Return a transaction as the JSON document for libnftables."""
-    return msgspec.json.encode({"nftables": list(_commands(transaction))})
+def transaction_json(transaction: Transaction, last_commands: Iterable[Json] = ()) -> bytes:
+    """Return a transaction as the JSON document for libnftables, followed by other commands."""
+    return msgspec.json.encode({"nftables": [*_commands(transaction), *last_commands]})
 
 
 def _commands(transaction: Transaction) -> Iterator[Json]:

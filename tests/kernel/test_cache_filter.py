@@ -1,0 +1,191 @@
+"""The cache filter makes libnftables list less before a transaction of elements, and changes nothing else."""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from knft.errors import KernelError
+from knft.families import Family
+from knft.kernel.process import WorkerProcess
+from knft.kernel.table import KernelTable
+from knft.kernel.worker_messages import SetPart
+from knft.nft.codec.tables import declarations_text
+from knft.nft.expressions import Drop, Goto, Jump
+from knft.nft.objects import Chain, Container, Contents, Entry, Key, Value
+from knft.nft.transaction import Transaction
+from knft.render import layout, names
+from tests.bench.measure import process_cpu_seconds
+
+pytestmark = pytest.mark.kernel
+
+FAMILIES = pytest.mark.parametrize("family", list(Family), ids=lambda family: family.value)
+
+ADDRESSES = {Family.IPV4: ("10.0.0.1", "10.96.255.254"), Family.IPV6: ("fd00::1", "2001:db8::ffff:0:0:1")}
+VERDICTS = (Entry(Goto("target"), "ns/web:http"), Entry(Jump("target")), Entry(Drop()))
+
+
+class _Recorded:
+    """A library that records its commands."""
+
+    def __init__(self, library: WorkerProcess) -> None:
+        self._library = library
+        self.commands: list[str] = []
+
+    def run(self, commands: str, *, terse: bool = False) -> str:
+        self.commands.append(commands)
+        return self._library.run(commands, terse=terse)
+
+    def dump_elements(self, family: int, table: str, names: Sequence[str], receive: Callable[[SetPart], None]) -> None:
+        self._library.dump_elements(family, table, names, receive)
+
+
+class _Filtered:
+    """An empty table of knft, with a chain ``target``; transactions get the filter."""
+
+    def __init__(self, library: WorkerProcess, family: Family = Family.IPV4) -> None:
+        self.recorded = _Recorded(library)
+        self.filter = layout.cache_filter(family, counters=True)
+        self.table = KernelTable(self.recorded, family, "knft", cache_filter=self.filter)
+        where = f"{family.nft} knft"
+        library.run(
+            declarations_text(layout.declarations(family, counters=True))
+            + f"add chain {where} target\nadd chain {where} {self.filter.chain}\n"
+        )
+
+    def commit(self, transaction: Transaction) -> None:
+        """Commit a transaction; it must not be sent again without the filter."""
+        self.recorded.commands.clear()
+        self.table.commit(transaction)
+        assert self.recorded.commands == [self.filter.commands(transaction)]
+
+    def contents(self) -> Contents:
+        listing = self.table.read()
+        assert listing is not None
+        return listing.contents
+
+
+def _parts(text: str, family: Family) -> Iterator[tuple[str | int, ...]]:
+    """Yield values of each part of a type."""
+    for part in text.split(" . "):
+        match part.split():
+            case ["ipv4_addr" | "ipv6_addr"] | ["ip" | "ip6", "daddr"]:
+                yield ADDRESSES[family]
+            case ["inet_proto"]:
+                yield ("tcp", "udp", "sctp")
+            case _:
+                yield (1, 255, 65535)
+
+
+def _values(container: Container, family: Family) -> tuple[Value, ...]:
+    if container.data == "verdict":
+        return VERDICTS
+    if not container.is_map:
+        return (None,)
+    parts = list(_parts(container.data, family))
+    values: tuple[Any, ...] = parts[0] if len(parts) == 1 else tuple(zip(*parts, strict=False))
+    return values
+
+
+def _elements(family: Family) -> dict[str, dict[Key, Value]]:
+    """Return three elements of each set and map that a transaction may change with the filter."""
+    return {
+        each.name: dict(
+            zip(
+                itertools.islice(zip(*map(itertools.cycle, _parts(each.key, family)), strict=False), 3),
+                itertools.cycle(_values(each, family)),
+                strict=False,
+            )
+        )
+        for each in layout.containers(family, counters=True)
+        if not each.interval and not each.dynamic_size
+    }
+
+
+@FAMILIES
+def test_elements_of_each_set_and_map_are_added_and_removed(library: WorkerProcess, family: Family) -> None:
+    node, elements = _Filtered(library, family), _elements(family)
+    for name, of_container in elements.items():
+        node.commit(Transaction(family.nft, "knft", added={name: of_container}))
+    contents = node.contents()
+    found = {name for name, _ in contents.members} | {name for name, _ in contents.entries}
+    assert found | {name.container for name in contents.arrays} == elements.keys()
+    for name, of_container in elements.items():
+        node.commit(Transaction(family.nft, "knft", removed={name: tuple(of_container)}))
+    assert node.contents() == Contents.empty()
+
+
+@FAMILIES
+def test_elements_of_several_sets_and_maps_are_one_transaction(library: WorkerProcess, family: Family) -> None:
+    node, elements = _Filtered(library, family), _elements(family)
+    node.commit(Transaction(family.nft, "knft", added=elements))
+    before = node.contents()
+    keys = {name: tuple(of_container) for name, of_container in elements.items()}
+    node.commit(Transaction(family.nft, "knft", removed=keys, added=elements))
+    assert node.contents() == before
+    node.commit(Transaction(family.nft, "knft", deferred_removals=keys))
+    assert node.contents() == Contents.empty()
+
+
+def test_refused_transaction_changes_nothing_and_has_the_error_without_the_filter(library: WorkerProcess) -> None:
+    node = _Filtered(library)
+    removed = {names.CLUSTER_IPS: (("10.0.0.2",),)}
+    transaction = Transaction("ip", "knft", added={names.CLUSTER_IPS: {("10.0.0.1",): None}}, removed=removed)
+    with pytest.raises(KernelError) as refusal:
+        node.table.commit(transaction)
+    with pytest.raises(KernelError) as expected:
+        KernelTable(library, Family.IPV4, "knft").commit(transaction)
+    assert (str(refusal.value), refusal.value.detail) == (str(expected.value), expected.value.detail)
+    assert node.contents() == Contents.empty()
+
+
+def test_transaction_is_committed_if_the_chain_of_the_filter_is_missing(library: WorkerProcess) -> None:
+    node = _Filtered(library)
+    library.run(f"delete chain ip knft {node.filter.chain}")
+    node.table.commit(Transaction("ip", "knft", added={names.CLUSTER_IPS: {("10.0.0.1",): None}}))
+    assert node.contents().members == {(names.CLUSTER_IPS, ("10.0.0.1",))}
+
+
+@pytest.mark.parametrize(
+    "transaction",
+    [
+        Transaction("ip", "knft", chains=(Chain("web"),)),
+        Transaction("ip", "knft", new_chains=(Chain("web"),)),
+        Transaction("ip", "knft", deleted_chains=("web",)),
+        Transaction("ip", "knft", added={names.SOURCE_RANGES: {("10.0.0.1", "tcp", 80, "10.0.0.0/8"): None}}),
+        Transaction("ip", "knft", removed={names.POD_CIDRS: (("10.0.0.0/8",),)}),
+        Transaction("ip", "knft", deferred_removals={names.CLIENTS: (("10.0.0.1", 1, 1),)}),
+        Transaction("ip", "knft", added={"of-another-program": {("10.0.0.1",): None}}),
+    ],
+    ids=["chain", "new chain", "deleted chain", "intervals", "interval", "dynamic set", "unknown set"],
+)
+def test_other_transactions_have_no_filter(transaction: Transaction) -> None:
+    assert layout.cache_filter(Family.IPV4).commands(transaction) is None
+
+
+def test_chains_and_elements_do_not_make_a_change_slower(library: WorkerProcess) -> None:
+    """Also those of another program."""
+    node = _Filtered(library)
+    plain = KernelTable(library, Family.IPV4, "knft")
+    chains = "".join(f"add chain inet other chain-{number}\n" for number in range(1000))
+    library.run(f"add table inet other\n{chains}")
+    map_elements: dict[Key, Value] = {("10.0.0.1", 80, index): ("10.1.0.1", 80) for index in range(1000)}
+    node.table.commit(Transaction("ip", "knft", added={"endpoints-tcp": map_elements}))
+
+    def seconds(table: KernelTable) -> float:
+        started = _cpu_seconds(library)
+        for number in range(20):
+            added: dict[Key, Value] = {("10.0.0.2", 80, number): ("10.1.0.1", 80)}
+            table.commit(Transaction("ip", "knft", added={"endpoints-tcp": added}))
+            table.commit(Transaction("ip", "knft", removed={"endpoints-tcp": tuple(added)}))
+        return _cpu_seconds(library) - started
+
+    assert seconds(node.table) < seconds(plain) / 4
+
+
+def _cpu_seconds(library: WorkerProcess) -> float:
+    assert library.pid is not None
+    time.sleep(0.02)  # The process also works after its answer, and nothing reports the end of that.
+    return process_cpu_seconds(library.pid)
