@@ -77,6 +77,7 @@ _NODE_FLAGS = (
     click.option("--masquerade-all", is_flag=True, help=help_text("--masquerade-all")),
     click.option("--masquerade-bit", type=click.IntRange(*MASQUERADE_BIT_RANGE), metavar="BIT",
                  default=FLAGS["--masquerade-bit"].default, show_default=True, help=help_text("--masquerade-bit")),
+    click.option("--drop-invalid-packets", is_flag=True, help=help_text("--drop-invalid-packets")),
     click.option("--nodeport-addresses", multiple=True, metavar="primary|all|CIDR", help=_NODEPORT_ADDRESSES),
 )  # fmt: skip
 
@@ -203,8 +204,8 @@ def _reject(context: click.Context, render_only_flags: Collection[str]) -> None:
             raise UsageError(msg)
 
 
-_FLAGS_WITH_FILE = frozenset({"node", "node_ip", "service_cidr"})
-"""Flags about the node that apply in addition to a configuration file."""
+_FLAGS_WITH_FILE = frozenset({"node", "node_ip", "service_cidr", "drop_invalid_packets"})
+"""Flags that apply in addition to a configuration file, because it has no field for them."""
 
 
 def reject_flags_of_configuration(context: click.Context) -> None:
