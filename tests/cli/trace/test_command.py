@@ -78,6 +78,29 @@ def test_conclusion_comes_first(cluster: Path, flags: tuple[str, ...], conclusio
     assert found.startswith(f"{conclusion}\n\npacket   ")
 
 
+@pytest.mark.parametrize("backend", ["nftables", "iptables"])
+@pytest.mark.parametrize(
+    ("source", "to", "has_note"),
+    [
+        ("192.0.2.99", "10.96.0.10:80", True),  # masqueraded if the source is outside of the range of pods
+        ("192.0.2.11", "10.96.0.10:80", True),  # the node's own packets too
+        ("192.0.2.99", "192.0.2.11:30011", True),  # policy Local does not apply to pods
+        ("192.0.2.11", "192.0.2.11:30011", False),  # nor to the node
+        ("192.0.2.99", "192.0.2.11:30010", False),  # policy Cluster masquerades all packets
+        ("192.0.2.99", "203.0.113.5:80", False),  # not in loadBalancerSourceRanges
+        ("192.0.2.99", "198.51.100.77:80", False),
+    ],
+)
+def test_missing_cluster_cidr_is_a_warning_if_the_outcome_depends_on_it(
+    cluster: Path, backend: str, source: str, to: str, *, has_note: bool
+) -> None:
+    packet = ("--from", source, "--to", to)
+    found = trace("-f", str(cluster), "--node", "node-1", "--backend", backend, *packet)
+    notes = [text for text in found["remarks"] if text.startswith("no --cluster-cidr: packets from pods count as")]
+    assert len(notes) == has_note
+    assert not trace("-f", str(cluster), *FLAGS, "--backend", backend, *packet)["remarks"]
+
+
 def test_conclusion_of_endpoints_and_a_rejection(tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     saved.write_text(
