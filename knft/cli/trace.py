@@ -141,6 +141,9 @@ def _addresses_from_flags(options: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _rendered_source(options: dict[str, Any]) -> RuleSource:
+    if options["config"] is not None and options["backend"] != "nftables":
+        msg = f"--config cannot be used with --backend {options['backend']}: it has knft's settings only"
+        raise UsageError(msg)
     config = config_from_options(options)
     changes = read_manifests(options["paths"])
     knft = KnftInput(changes, config, parse_addresses("--local-address", options["local_address"]))

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from knft.cli.commands import cli
 from knft.comparison.contested import contested_frontends
 from knft.decide.frontends import LosingClaim
+from knft.errors import UsageError
 from knft.model.names import ServicePortName
 from knft.model.plan import Frontend, FrontendKind
 from knft.proxy_mode import Mode
@@ -84,10 +85,22 @@ def test_missing_cluster_cidr_is_a_warning_if_packets_differ(tmp_path: Path) -> 
     arguments = ("-f", str(node.manifests), "--iptables-save", str(captured))
     (warning,) = (text for text in _warnings(*arguments, *WITHOUT_CIDR) if "--cluster-cidr" in text)
     assert warning.startswith(NO_CLUSTER_CIDR)
-    for flags in (FLAGS, (*WITHOUT_CIDR, "--detect-local-mode", "NodeCIDR")):
+    config = tmp_path / "config.conf"
+    config.write_text(
+        "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nclusterCIDR: 10.244.0.0/16\n"
+    )
+    with_file = (*WITHOUT_CIDR, "--config", str(config))
+    for flags in (FLAGS, with_file, (*WITHOUT_CIDR, "--detect-local-mode", "NodeCIDR")):
         assert not [text for text in _warnings(*arguments, *flags) if "--cluster-cidr" in text]
 
 
 def test_missing_cluster_cidr_is_no_warning_if_packets_do_not_differ(tmp_path: Path) -> None:
     manifests = str(CapturedNode(tmp_path).manifests)
     assert not [text for text in _warnings("-f", manifests, *WITHOUT_CIDR) if "--cluster-cidr" in text]
+
+
+def test_configuration_file_is_not_for_rendered_rules_of_kube_proxy(contested: str) -> None:
+    with pytest.raises(UsageError, match="--config requires --live or captured rules, such as --iptables-save"):
+        _diff("-f", contested, *WITHOUT_CIDR, "--config", "/dev/null")
+    with pytest.raises(UsageError, match="--config requires -f"):
+        _diff("--live", "--config", "/dev/null")

@@ -1,6 +1,7 @@
 """``knft trace`` as a command: output formats, the JSON schema, and invalid flags."""
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -167,6 +168,27 @@ def test_flags_of_rendered_rules_need_manifests() -> None:
         invoke_trace(*PACKET, "--masquerade-all")
     with pytest.raises(KnftError, match="--backend requires -f"):
         invoke_trace(*PACKET, "--iptables-save", "/dev/null", "--backend", "ipvs")
+
+
+def test_configuration_file_has_the_settings(cluster: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.conf"
+    config.write_text(
+        "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+        "clusterCIDR: 10.244.0.0/16\niptables: {masqueradeAll: true}\n"
+    )
+    node, file = ("--node", "node-1", "--service-cidr", "10.96.0.0/16"), ("--config", str(config))
+    packet = ("--from", "10.244.1.11", "--to", "10.96.0.10:80")
+    flags = ("--cluster-cidr", "10.244.0.0/16", "--masquerade-all")
+    assert trace("-f", str(cluster), *node, *file, *packet) == trace("-f", str(cluster), *node, *flags, *packet)
+    for more, message in (
+        ("--masquerade-all", "--masquerade-all cannot be used with --config; set the field in it"),
+        ("--backend=ipvs", "--config cannot be used with --backend ipvs: it has knft's settings only"),
+        ("--config=/nothing", "/nothing: No such file or directory"),
+    ):
+        with pytest.raises(KnftError, match=re.escape(message)):
+            invoke_trace("-f", str(cluster), *node, *file, *packet, more)
+    with pytest.raises(KnftError, match="--config requires -f"):
+        invoke_trace(*file, *packet)
 
 
 def test_uninterpreted_rule_gives_no_outcome(tmp_path: Path) -> None:
