@@ -166,6 +166,9 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
 
     knft's rules are rendered from the manifests of -f. Without -f, --live reads knft's tables from the kernel.
 
+    With --config, the file has knft's settings: of the flags about the node only --node, --node-ip and --service-cidr
+    can be given. kube-proxy's rules must then be those of --live or of files.
+
     To capture the objects for -f, run
 
     \b
@@ -181,6 +184,8 @@ def diff(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
     if not options["paths"]:
         reject_render_flags(context)
+    elif options["config"] is not None:
+        reject_flags_of_configuration(context)
     reject_conflicting_sides(context)
     from knft.cli.diff import diff as diff_command  # noqa: PLC0415
 
@@ -211,6 +216,9 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
     The node's addresses come from the Node object or --node-ip, from --local-address, and for the rules of this
     machine from its interfaces.
 
+    With --config, the file has knft's settings: of the flags about the node only --node, --node-ip and --service-cidr
+    can be given.
+
     To capture the objects for -f, run
 
     \b
@@ -222,6 +230,8 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
     if not options["paths"]:
         reject_render_flags(context)
+    elif options["config"] is not None:
+        reject_flags_of_configuration(context)
     from knft.cli.trace import trace as trace_command  # noqa: PLC0415
 
     context.exit(trace_command(**options))

@@ -63,6 +63,9 @@ def sides_from_options(options: dict[str, Any]) -> Sides:
     capture = capture_from_options(options)
     changes = read_manifests(options["paths"])
     if capture is None:
+        if options["config"] is not None:
+            msg = "--config requires --live or captured rules, such as --iptables-save: it has knft's settings only"
+            raise UsageError(msg)
         return rendered_sides_from_options(Mode(options["against"]), changes, options)
     return captured_sides(capture, _knft_input(changes, options))
 

@@ -5,12 +5,14 @@ from typing import Any
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from knft.cli.explain_text import format_explanation
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options, config_of_node
 from knft.cli.terminal import terminal_width, use_colours
 from knft.comparison.captures import Rules
+from knft.comparison.cluster_cidr import ClusterCidrNote
 from knft.comparison.explained import kernel_rules, kernel_source, object_source
 from knft.comparison.kube_proxy_inputs import interface_addresses
 from knft.comparison.node_name import node_names
@@ -68,13 +70,23 @@ def _from_manifests(query: Query, options: dict[str, Any], from_flags: tuple[str
     changes = read_manifests(options["paths"], described=True)
     config, warnings = (named, ()) if named is not None else _config_of_first_node(changes, options)
     if not options["live"]:
-        return explain_query(query, _object_source(changes, config, from_flags, warnings))
+        found = explain_query(query, _object_source(changes, config, from_flags, warnings))
+        return _with_cluster_cidr_note(found, changes, config, from_flags)
     from knft.comparison.live import read_live_knft  # noqa: PLC0415 - netlink
 
     live = read_live_knft()
     # Both sides get the same addresses, so that only their rules differ.
     own = (*interface_addresses(changes, config), *live.addresses, *from_flags)
-    return explain_query(query, _object_source(changes, config, own), kernel_rules(live.rules, own))
+    found = explain_query(query, _object_source(changes, config, own), kernel_rules(live.rules, own))
+    return _with_cluster_cidr_note(found, changes, config, own)
+
+
+def _with_cluster_cidr_note(
+    found: Explanation, changes: tuple[ObjectChange, ...], config: Config, local_addresses: Iterable[str]
+) -> Explanation:
+    own = (*interface_addresses(changes, config), *local_addresses)
+    notes = ClusterCidrNote(changes, config, own).of_explanation(found)
+    return replace(found, warnings=(*found.warnings, *notes))
 
 
 def _config_of_first_node(changes: tuple[ObjectChange, ...], options: dict[str, Any]) -> tuple[Config, tuple[str, ...]]:

@@ -143,6 +143,8 @@ _CAPTURE_FLAGS = (
 """Flags that name captured rule sets."""
 
 
+_CONFIG_FLAG = file_option("--config", help="kube-proxy's configuration file, with which knft would run.")
+
 _PACKET_FLAGS = (
     click.option("--from-port", type=click.IntRange(0, 65535), metavar="PORT",
                  help="Source port of the packet; default: all that rules distinguish."),
@@ -179,7 +181,7 @@ def node_flags(command: Command, *, needs_node: bool = True, node_note: str = "r
 
 def rule_set_flags(command: Command) -> Command:
     """Add the flags of captures, of rendered rules and of the node to a command that reads rule sets."""
-    return node_flags(_with(command, (*_CAPTURE_FLAGS, *_RULE_FLAGS)), needs_node=False)
+    return node_flags(_with(command, (*_CAPTURE_FLAGS, _CONFIG_FLAG, *_RULE_FLAGS)), needs_node=False)
 
 
 _FLAGS_OF_ANY_RULES = frozenset({"node", "node_ip", "local_address"})
@@ -194,7 +196,7 @@ def reject_node_flags(context: click.Context) -> None:
 def reject_render_flags(context: click.Context, *, except_for: Collection[str] = ()) -> None:
     """Raise UsageError for a given flag that only applies to rules rendered from manifests."""
     flags_of_rendered_rules = _flag_names(lambda command: node_flags(rule_flags(command), needs_node=False))
-    _reject(context, {*flags_of_rendered_rules, "backend"} - _FLAGS_OF_ANY_RULES.union(except_for))
+    _reject(context, {*flags_of_rendered_rules, "backend", "config"} - _FLAGS_OF_ANY_RULES.union(except_for))
 
 
 def _reject(context: click.Context, render_only_flags: Collection[str]) -> None:

@@ -1,6 +1,7 @@
 """Builds a Config from the flags of commands other than ``knft run``."""
 
-from typing import Any
+import socket
+from typing import TYPE_CHECKING, Any
 
 from knft.config import (
     Config,
@@ -11,6 +12,9 @@ from knft.config import (
     parse_service_cidrs,
 )
 from knft.errors import UsageError
+
+if TYPE_CHECKING:
+    from knft.configuration.settings import Settings
 
 
 def config_from_options(options: dict[str, Any]) -> Config:
@@ -31,7 +35,11 @@ def node_name_from_options(options: dict[str, Any]) -> str:
 
 
 def config_of_node(node_name: str, options: dict[str, Any]) -> Config:
-    """Return the Config of a node; raise UsageError naming the invalid flag."""
+    """Return the Config of a node; raise UsageError naming the invalid flag, or ConfigurationError."""
+    if options.get("config") is not None:
+        from knft.configuration.file_content import read_configuration  # noqa: PLC0415 - most commands need no file
+
+        return settings_of_file(read_configuration(options["config"]), {**options, "node": node_name}).config
     return Config(
         node_name=node_name,
         node_ips=parse_one_address_per_family("--node-ip", options["node_ip"]),
@@ -46,3 +54,17 @@ def config_of_node(node_name: str, options: dict[str, Any]) -> Config:
         masquerade_bit=options["masquerade_bit"],
         drop_invalid_packets=options["drop_invalid_packets"],
     )
+
+
+def settings_of_file(content: bytes, options: dict[str, Any]) -> "Settings":
+    """Return the settings of the file of --config and the flags that apply beside it; raise ConfigurationError."""
+    from knft.configuration.load import load_settings  # noqa: PLC0415 - most commands need no file
+
+    flags = {
+        "--node": options["node"],
+        "--node-ip": options["node_ip"],
+        "--service-cidr": options["service_cidr"],
+        "--drop-invalid-packets": options["drop_invalid_packets"],
+    }
+    given = {flag: value for flag, value in flags.items() if value}
+    return load_settings({"--config": options["config"], **given}, socket.gethostname(), lambda _: content)

@@ -10,12 +10,11 @@ import msgspec
 
 from knft.cli.installation import Method, find_installation
 from knft.cli.manifests import read_manifests
-from knft.cli.options import config_from_options
+from knft.cli.options import config_from_options, settings_of_file
 from knft.cli.preflight_text import format_preflight
 from knft.cli.terminal import terminal_width, use_colours
 from knft.config import PRIMARY, Config
 from knft.configuration.file_content import read_configuration
-from knft.configuration.load import load_settings
 from knft.configuration.settings import ClientSettings, ConntrackSettings
 from knft.errors import ApiServerError, ConfigurationError, UsageError
 from knft.kernel.probe import require_privilege
@@ -87,15 +86,8 @@ def load_configuration(options: dict[str, Any]) -> tuple[Config, ConntrackSettin
     """Return the settings of the configuration file, or its errors and default settings."""
     path = options["config"]
     content = read_configuration(path)
-    flags = {
-        "--node": options["node"],
-        "--node-ip": options["node_ip"],
-        "--service-cidr": options["service_cidr"],
-        "--drop-invalid-packets": options["drop_invalid_packets"],
-    }
-    given = {flag: value for flag, value in flags.items() if value}
     try:
-        settings = load_settings({"--config": path, **given}, socket.gethostname(), lambda _: content)
+        settings = settings_of_file(content, options)
     except ConfigurationError as error:
         name = options["node"] or socket.gethostname()
         errors = tuple(str(error).splitlines())

@@ -14,11 +14,12 @@ from knft.cli.terminal import terminal_width, use_colours
 from knft.cli.trace_packet import PacketQuery, packet_class, parse_query
 from knft.cli.trace_text import format_trace
 from knft.comparison.captures import Rules, read_capture
+from knft.comparison.cluster_cidr import ClusterCidrNote
 from knft.comparison.rendered import kube_proxy_rules
 from knft.comparison.sides import KnftInput, address_ranges
 from knft.config import parse_addresses, parse_one_address_per_family
 from knft.errors import CaptureError, UsageError
-from knft.families import IpVersion
+from knft.families import FAMILY_OF_VERSION, IpVersion
 from knft.interpret.compare import formatting
 from knft.interpret.compare.services import ServiceNames
 from knft.interpret.outcomes import PacketClass
@@ -42,6 +43,7 @@ class RuleSource(Struct, frozen=True):
     rules_with_service_names: Rules
     node_addresses: dict[IpVersion, Ranges]
     warnings: tuple[str, ...] = ()
+    cluster_cidr_note: ClusterCidrNote | None = None
 
 
 def trace(*, output: str, **options: Any) -> int:  # noqa: ANN401 - click's values
@@ -77,6 +79,8 @@ def trace_packet(query: PacketQuery, source: RuleSource) -> Trace:
         service = names.name(to.address, to.protocol, to.port, is_local=True)
         if service is not None or _is_served_if_local(tracer, packet, client):
             ways = (undecided_case(_MISSING.format(formatting.format_address(version, to.address))),)
+    note = source.cluster_cidr_note
+    notes = () if note is None else note.of_packet(packet, FAMILY_OF_VERSION[version], service)
     return Trace(
         rule_set=source.name,
         family=f"IPv{version}",
@@ -87,7 +91,7 @@ def trace_packet(query: PacketQuery, source: RuleSource) -> Trace:
         service=service,
         client=client.text,
         ways=ways,
-        remarks=source.warnings,
+        remarks=(*source.warnings, *notes),
         state=query.state,
         source_port=query.source_port,
         output_interface=query.output_interface or "",
@@ -137,16 +141,20 @@ def _addresses_from_flags(options: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _rendered_source(options: dict[str, Any]) -> RuleSource:
+    if options["config"] is not None and options["backend"] != "nftables":
+        msg = f"--config cannot be used with --backend {options['backend']}: it has knft's settings only"
+        raise UsageError(msg)
     config = config_from_options(options)
     changes = read_manifests(options["paths"])
     knft = KnftInput(changes, config, parse_addresses("--local-address", options["local_address"]))
     addresses, knft_rules = knft.node_addresses(), knft.rules()
+    note = ClusterCidrNote(changes, config, knft.named_addresses())
     if options["backend"] == "nftables":
-        return RuleSource("knft, rendered", knft_rules, knft_rules, addresses, knft.warnings())
+        return RuleSource("knft, rendered", knft_rules, knft_rules, addresses, knft.warnings(), note)
     mode = Mode(options["backend"])
     rules, warnings = kube_proxy_rules(changes, kube_proxy_options(mode, options))
     name = f"kube-proxy in mode {mode.value}, rendered"
-    return RuleSource(name, rules, knft_rules, addresses, (*knft.warnings(), *warnings))
+    return RuleSource(name, rules, knft_rules, addresses, (*knft.warnings(), *warnings), note)
 
 
 def _live_source(options: dict[str, Any]) -> RuleSource:

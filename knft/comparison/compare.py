@@ -1,7 +1,7 @@
 """Compares both sides: computes the outcome of every packet class with kube-proxy's rules and with knft's."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 
 from knft.comparison.captures import SAVE_PROGRAMS
 from knft.comparison.sides import Sides
@@ -47,7 +47,7 @@ def compare(sides: Sides, progress: Progress = lambda _, __: None) -> Report:
         )
         blocked += _blocking_warnings(comparison, names, files)
     seconds = time.monotonic() - started
-    warnings = [*sides.warnings, *_warnings(sides, families), *blocked]
+    warnings = [*sides.object_warnings, *sides.warnings, *_warnings(sides, families), *blocked]
     return Report(sides.left_name, sides.right_name, families, seconds=seconds, warnings=warnings, labels=sides.labels)
 
 
@@ -76,7 +76,9 @@ def comparison_of(version: IpVersion, sides: Sides) -> tuple[Comparison, Service
     return Comparison(kube_proxy, knft, classes, node_addresses, expected), ServiceNames((knft, kube_proxy))
 
 
-def _warnings(sides: Sides, families: Iterable[FamilyReport]) -> Iterator[str]:
+def _warnings(sides: Sides, families: Collection[FamilyReport]) -> Iterator[str]:
+    if sides.difference_warning and any(family.counts.different for family in families):
+        yield sides.difference_warning
     for version in sides.right.keys() - sides.left.keys():
         yield f"IPv{version} was not compared: pass kube-proxy's rules with --{SAVE_PROGRAMS[version]} or --nft-json"
     groups = [group for family in families for group in family.groups if group.reason is not None]

@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from knft.comparison.captures import SAVE_PROGRAMS, VERSIONS, Capture, Rules, read_capture
 from knft.comparison.machine import MachineState, read_knft_tables, read_machine
-from knft.comparison.node_name import node_warnings
-from knft.comparison.rendered import knft_rules
-from knft.comparison.sides import Sides, address_ranges, mode_of_rules
+from knft.comparison.sides import KnftInput, Sides, address_ranges, mode_of_rules
 from knft.config import Config
+from knft.decide.node_problems import cluster_cidr_problem
 from knft.errors import CaptureError
 from knft.families import IpVersion
 from knft.interpret import nftables
@@ -87,11 +86,12 @@ class LiveSides:
                     msg = "this machine has no kube-proxy rules and no knft table to compare"
                 raise CaptureError(msg)
             return found.sides(knft, f"knft {_THIS_MACHINE}")
-        rendered = knft_rules(self._changes, self._config, machine.addresses)
-        warnings = tuple(node_warnings(self._config, self._changes))
+        knft_input = KnftInput(self._changes, self._config, tuple(machine.addresses))
+        rendered, difference_warning = knft_input.rendered(), cluster_cidr_problem(self._config)
         if found.has_kube_proxy:
-            sides = found.sides(rendered, "knft")
-            return replace(sides, warnings=(*warnings, *sides.warnings))
+            warnings = knft_input.warnings_beside_kube_proxy(rendered)
+            sides = found.sides(rendered.rules, "knft")
+            return replace(sides, object_warnings=warnings, difference_warning=difference_warning)
         if not knft:
             msg = "this machine has no kube-proxy rules and no knft table to compare"
             raise CaptureError(msg)
@@ -100,11 +100,13 @@ class LiveSides:
             mode=None,
             left_name=f"knft {_THIS_MACHINE}",
             left={version: join_rule_sets(rules, found.foreign[version]) for version, rules in knft.items()},
-            right=rendered,
+            right=rendered.rules,
             node_addresses=found.node_addresses,
             foreign=found.foreign,
             right_name="knft, rendered",
-            warnings=(*warnings, *found.warnings),
+            warnings=found.warnings,
+            object_warnings=knft_input.warnings(),
+            difference_warning=difference_warning,
             labels=("knft (live)", "knft (rendered)"),
         )
 

@@ -1,7 +1,7 @@
 """Renders rule sets without loading them: knft's and kube-proxy's, for the same objects."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 from typing import NamedTuple
 
@@ -33,6 +33,11 @@ class RenderedNode(NamedTuple):
 
     rules: Rules
     states: dict[Family, ServiceState]
+
+    def losing_claims(self) -> Iterator[LosingClaim]:
+        """Yield the claims of both families to frontends that another Service owns."""
+        for state in self.states.values():
+            yield from state.losing_claims()
 
 
 def knft_rules(changes: tuple[ObjectChange, ...], config: Config, local_addresses: Iterable[str] = ()) -> Rules:

@@ -7,10 +7,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from knft.comparison.captures import VERSIONS, Capture, Rules, read_capture
+from knft.comparison.contested import contested_frontends
 from knft.comparison.kube_proxy_inputs import KubeProxyOptions, interface_addresses
 from knft.comparison.node_name import node_warnings
-from knft.comparison.rendered import knft_rules, kube_proxy_rules
+from knft.comparison.rendered import RenderedNode, kube_proxy_rules, render_node
 from knft.config import Config
+from knft.decide.node_problems import cluster_cidr_problem
 from knft.families import IpVersion
 from knft.interpret.compare.foreign import foreign_rules
 from knft.interpret.ranges import LOOPBACK, Ranges, ranges, subtract
@@ -26,9 +28,9 @@ class Sides(Struct, frozen=True, kw_only=True):
     ``left`` holds kube-proxy's rules and ``mode`` is kube-proxy's mode. If kube-proxy has no rules, ``left`` holds
     knft's tables in the kernel and ``mode`` is None. ``right`` holds knft's rules. ``foreign`` holds the rules of other
     programs on the left: they stay in the kernel when knft replaces kube-proxy. ``warnings`` name skipped rules and
-    Services, and a node's name that is probably wrong. ``source_names`` maps the name of a tool to the file or command
-    that printed the rules (``Capture``).
-    ``labels`` are short names of both sides.
+    Services, and ``object_warnings`` a node's name that is probably wrong and contested frontends.
+    ``difference_warning`` is the likely cause of differences, empty if none is known. ``source_names`` maps the name
+    of a tool to the file or command that printed the rules (``Capture``). ``labels`` are short names of both sides.
     """
 
     mode: Mode | None
@@ -39,6 +41,8 @@ class Sides(Struct, frozen=True, kw_only=True):
     foreign: Rules = {}
     right_name: str = "knft"
     warnings: tuple[str, ...] = ()
+    object_warnings: tuple[str, ...] = ()
+    difference_warning: str = ""
     source_names: dict[str, str] = {}
     labels: tuple[str, str] = ("kube-proxy", "knft")
 
@@ -52,7 +56,11 @@ class KnftInput(Struct, frozen=True):
 
     def node_addresses(self) -> dict[IpVersion, Ranges]:
         """Return the node's addresses that objects and flags name, and the loopback networks."""
-        return address_ranges((*interface_addresses(self.changes, self.config), *self.local_addresses))
+        return address_ranges(self.named_addresses())
+
+    def named_addresses(self) -> tuple[str, ...]:
+        """Return the node's addresses that objects and flags name."""
+        return (*interface_addresses(self.changes, self.config), *self.local_addresses)
 
     def warnings(self) -> tuple[str, ...]:
         """Return whether the node's name is probably wrong."""
@@ -60,7 +68,15 @@ class KnftInput(Struct, frozen=True):
 
     def rules(self) -> Rules:
         """Return knft's rule sets."""
-        return knft_rules(self.changes, self.config, self.local_addresses)
+        return self.rendered().rules
+
+    def rendered(self) -> RenderedNode:
+        """Return knft's rule sets, and the objects as knft tracks them."""
+        return render_node(self.changes, self.config, self.local_addresses)
+
+    def warnings_beside_kube_proxy(self, rendered: RenderedNode) -> tuple[str, ...]:
+        """Return whether the node's name is probably wrong, and the frontends that kube-proxy may give to others."""
+        return (*self.warnings(), *contested_frontends(rendered.losing_claims()))
 
 
 def captured_sides(capture: Capture, knft: KnftInput) -> Sides:
@@ -71,14 +87,16 @@ def captured_sides(capture: Capture, knft: KnftInput) -> Sides:
         for version, rules in read_capture(capture).items()
     }
     names = [name for program, name in capture.source_names.items() if program not in ("ipset", "ipvsadm")]
+    rendered = knft.rendered()
     return Sides(
         mode=mode_of_rules(kube_proxy),
         left_name=", ".join(names),
         left=kube_proxy,
-        right=knft.rules(),
+        right=rendered.rules,
         node_addresses=node_addresses,
         foreign={version: foreign_rules(rules, node_addresses[version]) for version, rules in kube_proxy.items()},
-        warnings=knft.warnings(),
+        object_warnings=knft.warnings_beside_kube_proxy(rendered),
+        difference_warning=cluster_cidr_problem(knft.config),
         source_names=capture.source_names,
         labels=("kube-proxy (captured)", "knft"),
     )
@@ -95,14 +113,16 @@ _MODES = {iptables.Settings: Mode.IPTABLES, ipvs.Settings: Mode.IPVS, nftables.S
 def rendered_sides(knft: KnftInput, kube_proxy: KubeProxyOptions) -> Sides:
     """Return kube-proxy's rules in the mode of ``kube_proxy.settings``, and knft's, for the same objects."""
     mode = _MODES[type(kube_proxy.settings)]
-    rendered = kube_proxy_rules(knft.changes, kube_proxy)
+    found, rendered = kube_proxy_rules(knft.changes, kube_proxy), knft.rendered()
     return Sides(
         mode=mode,
         left_name=f"kube-proxy in mode {mode.value}",
-        left=rendered.rules,
-        right=knft.rules(),
+        left=found.rules,
+        right=rendered.rules,
         node_addresses=knft.node_addresses(),
-        warnings=(*knft.warnings(), *rendered.warnings),
+        warnings=found.warnings,
+        object_warnings=knft.warnings_beside_kube_proxy(rendered),
+        difference_warning=cluster_cidr_problem(knft.config),
         labels=("kube-proxy (rendered)", "knft"),
     )
 

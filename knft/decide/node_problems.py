@@ -64,7 +64,10 @@ def cluster_cidr_problem(config: Config) -> str:
     """Return the problem of a missing ``--cluster-cidr``; clusters without a range of all pods have none."""
     if not config.lacks_cluster_cidr:
         return ""
-    return "no --cluster-cidr: packets from pods count as packets from outside"
+    return (
+        "no --cluster-cidr: packets from pods count as packets from outside; give the value of the cluster, "
+        "clusterCIDR in kube-proxy's configuration"
+    )
 
 
 _DROPPED = "drop new connections to all its addresses that no Service has"

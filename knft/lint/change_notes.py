@@ -15,4 +15,4 @@ def change_notes(before: Iterable[KubeObject], after: Iterable[KubeObject], conf
         noun, are, count = ("Service", "is", "counts") if deleted == 1 else ("Services", "are", "count")
         yield f"{deleted} {noun} of --against {are} not in -f and {count} as deleted"
     if problem := cluster_cidr_problem(config):
-        yield f"{problem}; give the value of the cluster, clusterCIDR in kube-proxy's configuration"
+        yield problem

@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator
 
-from knft.decide.frontends import FrontendClaims
+from knft.comparison.contested import contested_frontends
+from knft.decide.frontends import FrontendClaims, LosingClaim
 from knft.explain.cluster import FamilyObjects
-from knft.explain.frontend_index import frontend_text
-from knft.explain.words import listed
-from knft.model.names import ServicePortName
-from knft.model.plan import FrontendKey
 from knft.preflight.facts import ObjectFacts, Unread
 from knft.preflight.report import Finding
 
@@ -15,27 +12,16 @@ _REMEDY = "leave each frontend to one Service: otherwise the comparison changes 
 
 
 def check_contested(found: ObjectFacts | Unread) -> Iterator[Finding]:
-    """Yield the frontends that several Services claim, one finding for the same Services."""
+    """Yield the frontends that several Services claim."""
     if isinstance(found, Unread):
         return
-    frontends: dict[tuple[ServicePortName, ...], list[str]] = {}
-    for objects in found.objects.values():
-        for key, names in _claimants(objects).items():
-            frontends.setdefault(tuple(names), []).append(frontend_text(key))
-    for (owner, *losers), contested in frontends.items():
-        text = (
-            f"contested: {listed(map(str, sorted((owner, *losers))))} claim {listed(contested)}; kube-proxy's choice "
-            f"is not stable, knft gives {'it' if len(contested) == 1 else 'them'} to {owner}"
-        )
+    claims = (claim for objects in found.objects.values() for claim in _losing_claims(objects))
+    for text in contested_frontends(claims):
         yield Finding("warning", text, _REMEDY)
 
 
-def _claimants(objects: FamilyObjects) -> dict[FrontendKey, list[ServicePortName]]:
-    """Return the Service ports that claim each contested frontend, its owner first."""
+def _losing_claims(objects: FamilyObjects) -> tuple[LosingClaim, ...]:
     claims = FrontendClaims()
     for name, port in objects.ports.items():
         claims.claim(name, port)
-    found: dict[FrontendKey, list[ServicePortName]] = {}
-    for claim in claims.losing_claims():
-        found.setdefault(claim.frontend.key, [claim.owner]).append(claim.loser)
-    return found
+    return claims.losing_claims()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from knft.app.leftover_warnings import find_leftovers
 from knft.app.leftovers import KubeProxyLeftovers
@@ -150,10 +151,8 @@ def _read_comparison(inputs: Inputs, rules: RuleFacts) -> Report | Unread:
 
 
 def _comparison(config: Config, changes: tuple[ObjectChange, ...]) -> Report:
-    found = compare(LiveSides(config, lambda: changes).read())
-    of_node = set(node_warnings(config, changes))  # the point "node" has them
-    found.warnings = [warning for warning in found.warnings if warning not in of_node]
-    return found
+    # The points "node" and "comparison" have these warnings, with remedies.
+    return compare(replace(LiveSides(config, lambda: changes).read(), object_warnings=(), difference_warning=""))
 
 
 def _read_objects(inputs: Inputs) -> ObjectFacts | Unread:

@@ -102,6 +102,24 @@ def test_pods_that_rules_do_not_know_are_like_other_hosts(manifests: Path) -> No
         check_used_endpoints(port, frontend)
 
 
+@pytest.mark.parametrize(
+    ("what", "flags", "has_note"),
+    [
+        ("shop/frontend", (), True),
+        ("shop/frontend", ("--cluster-cidr", "10.244.0.0/16"), False),
+        ("shop/frontend", ("--detect-local-mode", "NodeCIDR"), False),
+        ("10.96.9.9:80/tcp", (), False),
+        ("shop/unknown", (), False),
+    ],
+)
+def test_missing_cluster_cidr_is_a_warning_if_outcomes_depend_on_it(
+    manifests: Path, what: str, flags: tuple[str, ...], *, has_note: bool
+) -> None:
+    done = invoke(what, "-f", str(manifests), "--node", "node-1", *flags, "-o", "json")
+    notes = [text for text in json.loads(done.stdout)["warnings"] if text.startswith("no --cluster-cidr: packets from")]
+    assert len(notes) == has_note
+
+
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 1 << 16)

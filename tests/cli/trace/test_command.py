@@ -1,6 +1,7 @@
 """``knft trace`` as a command: output formats, the JSON schema, and invalid flags."""
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -78,6 +79,29 @@ def test_conclusion_comes_first(cluster: Path, flags: tuple[str, ...], conclusio
     assert found.startswith(f"{conclusion}\n\npacket   ")
 
 
+@pytest.mark.parametrize("backend", ["nftables", "iptables"])
+@pytest.mark.parametrize(
+    ("source", "to", "has_note"),
+    [
+        ("192.0.2.99", "10.96.0.10:80", True),  # masqueraded if the source is outside of the range of pods
+        ("192.0.2.11", "10.96.0.10:80", True),  # the node's own packets too
+        ("192.0.2.99", "192.0.2.11:30011", True),  # policy Local does not apply to pods
+        ("192.0.2.11", "192.0.2.11:30011", False),  # nor to the node
+        ("192.0.2.99", "192.0.2.11:30010", False),  # policy Cluster masquerades all packets
+        ("192.0.2.99", "203.0.113.5:80", False),  # not in loadBalancerSourceRanges
+        ("192.0.2.99", "198.51.100.77:80", False),
+    ],
+)
+def test_missing_cluster_cidr_is_a_warning_if_the_outcome_depends_on_it(
+    cluster: Path, backend: str, source: str, to: str, *, has_note: bool
+) -> None:
+    packet = ("--from", source, "--to", to)
+    found = trace("-f", str(cluster), "--node", "node-1", "--backend", backend, *packet)
+    notes = [text for text in found["remarks"] if text.startswith("no --cluster-cidr: packets from pods count as")]
+    assert len(notes) == has_note
+    assert not trace("-f", str(cluster), *FLAGS, "--backend", backend, *packet)["remarks"]
+
+
 def test_conclusion_of_endpoints_and_a_rejection(tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     saved.write_text(
@@ -144,6 +168,27 @@ def test_flags_of_rendered_rules_need_manifests() -> None:
         invoke_trace(*PACKET, "--masquerade-all")
     with pytest.raises(KnftError, match="--backend requires -f"):
         invoke_trace(*PACKET, "--iptables-save", "/dev/null", "--backend", "ipvs")
+
+
+def test_configuration_file_has_the_settings(cluster: Path, tmp_path: Path) -> None:
+    config = tmp_path / "config.conf"
+    config.write_text(
+        "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+        "clusterCIDR: 10.244.0.0/16\niptables: {masqueradeAll: true}\n"
+    )
+    node, file = ("--node", "node-1", "--service-cidr", "10.96.0.0/16"), ("--config", str(config))
+    packet = ("--from", "10.244.1.11", "--to", "10.96.0.10:80")
+    flags = ("--cluster-cidr", "10.244.0.0/16", "--masquerade-all")
+    assert trace("-f", str(cluster), *node, *file, *packet) == trace("-f", str(cluster), *node, *flags, *packet)
+    for more, message in (
+        ("--masquerade-all", "--masquerade-all cannot be used with --config; set the field in it"),
+        ("--backend=ipvs", "--config cannot be used with --backend ipvs: it has knft's settings only"),
+        ("--config=/nothing", "/nothing: No such file or directory"),
+    ):
+        with pytest.raises(KnftError, match=re.escape(message)):
+            invoke_trace("-f", str(cluster), *node, *file, *packet, more)
+    with pytest.raises(KnftError, match="--config requires -f"):
+        invoke_trace(*file, *packet)
 
 
 def test_uninterpreted_rule_gives_no_outcome(tmp_path: Path) -> None:

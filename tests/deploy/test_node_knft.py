@@ -1,0 +1,141 @@
+"""deploy/kustomize/node-knft.sh with a kubectl that runs the command of the pod here: which command, and its answer."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.trace.cluster import write_manifests
+
+FOLDER = Path(__file__).parent.parent.parent / "deploy/kustomize"
+CONFIG = "/var/lib/kube-proxy/config.conf"
+KUBECTL = """
+case "$*" in
+    *"get configmap kube-proxy --ignore-not-found"*) cat "$FAKE/configmap" ;;
+    *"get nodes,services,endpointslices,servicecidrs --all-namespaces --output=yaml") cat "$FAKE/objects.yaml" ;;
+    *"get nodes --selector=kubernetes.io/os=linux"*) cat "$FAKE/nodes" ;;
+    *" run knft-command "*)
+        while [ "$1" != -- ]; do
+            shift
+        done
+        shift
+        echo "$@" >>"$FAKE/commands"
+        "$@" ;;
+    *) echo "unexpected: kubectl $*" >&2; exit 1 ;;
+esac
+"""
+KNFT = """
+read -r first
+case "$*" in
+    *--node=node-2*) echo "not ready: 1 problem, from $first"; echo more; exit 3 ;;
+    *--node=node-3*) exit 1 ;;
+    *) echo "ready to switch, from $first"; echo more ;;
+esac
+"""
+
+
+class Fake:
+    """A folder with programs that stand for kubectl and knft, and the answers of kubectl."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.program("kubectl", KUBECTL)
+        self.program("knft", KNFT)
+        self.answer("configmap", "mode: iptables\n")
+        self.answer("objects.yaml", "objects\n")
+        self.answer("nodes", "node-1 node-2")
+
+    def program(self, name: str, text: str) -> None:
+        """Write a program of the shell."""
+        path = self.folder / name
+        path.write_text(f"#!/bin/sh\n{text}")
+        path.chmod(0o755)
+
+    def answer(self, name: str, text: str) -> None:
+        """Write an answer of kubectl."""
+        (self.folder / name).write_text(text)
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the script."""
+        environment = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}", "FAKE": str(self.folder)}
+        command = ["sh", str(FOLDER / "node-knft.sh"), *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+    @property
+    def commands(self) -> list[str]:
+        """The commands that ran on nodes."""
+        return (self.folder / "commands").read_text().splitlines()
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> Fake:
+    return Fake(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        ("preflight", f"preflight --filename=- --node=node-1 --config={CONFIG}"),
+        ("diff -o json", f"diff --live --filename=- --node=node-1 --config={CONFIG} -o json"),
+        ("trace --to [::1]:80", f"trace --filename=- --node=node-1 --config={CONFIG} --to [::1]:80"),
+        ("diff --cluster-cidr=10.0.0.0/8", "diff --live --filename=- --node=node-1 --cluster-cidr=10.0.0.0/8"),
+    ],
+)
+def test_command_gets_objects_and_configuration(fake: Fake, arguments: str, command: str) -> None:
+    done = fake.run("node-1", *arguments.split())
+    assert (done.stdout, done.stderr, done.returncode) == ("ready to switch, from objects\nmore\n", "", 0)
+    assert fake.commands == [f"knft {command}"]
+
+
+def test_cluster_without_the_configmap_has_no_configuration(fake: Fake) -> None:
+    """The path is that of the ConfigMap in the pod, which starts without it."""
+    fake.answer("configmap", "")
+    assert fake.run("node-1", "preflight").returncode == 0
+    assert fake.commands == ["knft preflight --filename=- --node=node-1"]
+    pod = json.loads((FOLDER / "node-command.json").read_text())["spec"]
+    (mount,) = (item for item in pod["containers"][0]["volumeMounts"] if item["name"] == "kube-proxy")
+    assert mount["mountPath"] == os.path.dirname(CONFIG)  # noqa: PTH120 - a path in the pod
+    assert {"name": "kube-proxy", "configMap": {"name": "kube-proxy", "optional": True}} in pod["volumes"]
+
+
+def test_all_nodes_have_a_line_each_and_the_highest_status(fake: Fake) -> None:
+    done = fake.run("--all", "preflight")
+    assert done.stdout == "node-1: ready to switch, from objects\nnode-2: not ready: 1 problem, from objects\n"
+    assert done.returncode == 3
+    fake.answer("nodes", "node-1 node-3")
+    done = fake.run("--all", "preflight")
+    assert done.stdout == "node-1: ready to switch, from objects\nnode-3: no answer: exit status 1\n"
+    assert done.returncode == 1
+    fake.answer("nodes", "")
+    assert "no node with label kubernetes.io/os=linux" in fake.run("--all", "preflight").stderr
+
+
+def test_status_of_one_node_is_that_of_the_command(fake: Fake) -> None:
+    assert fake.run("node-2", "preflight").returncode == 3
+
+
+def test_error_of_kubectl_ends_the_script(fake: Fake) -> None:
+    fake.program("kubectl", "echo 'cannot connect' >&2; exit 1")
+    done = fake.run("node-1", "preflight")
+    assert (done.stdout, done.stderr, done.returncode) == ("", "cannot connect\n", 1)
+
+
+@pytest.mark.parametrize("arguments", [(), ("node-1",), ("node-1", "run")])
+def test_wrong_usage_is_an_error(fake: Fake, arguments: tuple[str, ...]) -> None:
+    done = fake.run(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("usage: sh ")
+    assert done.stderr.endswith("/node-knft.sh NODE|--all preflight|diff|trace [FLAG ...]\n")
+
+
+def test_knft_accepts_the_command(fake: Fake) -> None:
+    fake.answer("objects.yaml", write_manifests(fake.folder).read_text())
+    fake.program("knft", f'exec {shlex.quote(sys.executable)} -m knft "$@"')
+    packet = ("--from", "10.244.1.11", "--to", "10.96.0.10:80", "--cluster-cidr", "10.244.0.0/16")
+    done = fake.run("node-1", "trace", *packet)
+    assert done.stdout.startswith("the packet reaches one of 2 endpoints\n")
+    assert done.returncode == 0
