@@ -52,6 +52,8 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
                 "knft explain shop/web -f objects.yaml --node node-1 --live"),
         Example("Explain a frontend from knft's tables in this node's kernel alone:",
                 "knft explain 10.96.0.10:53/udp --source kernel"),
+        Example("Say to which endpoint session affinity sends a client, and which endpoints have connections:",
+                "knft explain shop/web --client 192.0.2.7 --connections"),
     ),
     "preflight": (
         Example("Check this node with kube-proxy's configuration file:",

@@ -249,6 +249,10 @@ def trace(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - 
                    "the objects of the running knft.")  # fmt: skip
 @click.option("--local-address", multiple=True, metavar="IP",
               help="Address of the node, in addition to those of the Node object.")  # fmt: skip
+@click.option("--client", metavar="IP",
+              help="Also say to which endpoints session affinity sends this client, and for how long.")  # fmt: skip
+@click.option("--connections", is_flag=True,
+              help="Also count the conntrack entries of this machine that lead to each endpoint.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="text: for people; json: for programs, see knft/explain/explanation.schema.json.")  # fmt: skip
 @partial(node_flags, needs_node=False, node_note="default: the first node of the manifests")
@@ -267,6 +271,8 @@ def explain(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 
 
     \b
       kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
+
+    The affinity entries and the connections are those of this machine's kernel, so with -f they need --live.
 
     Exit status 0: WHAT was found and explained. 1: the running knft does not answer, the kernel's tables cannot be
     read, or the output could not be written. 2: invalid flags or WHAT, or manifests cannot be read. 3: no Service,

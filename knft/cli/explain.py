@@ -1,6 +1,6 @@
 """``knft explain``: says what a Service, a frontend, an address or an endpoint is, and why."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import click
@@ -18,10 +18,15 @@ from knft.comparison.kube_proxy_inputs import interface_addresses
 from knft.comparison.node_name import node_names
 from knft.config import Config, parse_addresses
 from knft.errors import CaptureError, ControlError, NoDaemonError, UsageError
+from knft.explain.affinity import Client, with_affinity
+from knft.explain.connections import with_connections
 from knft.explain.explain import explain as explain_query
 from knft.explain.explanation import Explanation
+from knft.explain.outcomes import Probes
 from knft.explain.query import Query, parse_query
 from knft.explain.sources import KernelSource, ObjectSource
+from knft.families import Family
+from knft.model.addresses import parse_address
 from knft.model.objects import ObjectChange
 from knft.silence import without_log
 
@@ -30,7 +35,15 @@ STATUS_FOUND, STATUS_NOT_FOUND = 0, 3
 
 def explain(*, what: str, output: str, **options: Any) -> int:  # noqa: ANN401 - click's values
     """Print the explanation and return the exit status; raise a KnftError if there is none."""
-    found = _explanation(parse_query(what), options)
+    query = parse_query(what)
+    if options["connections"] and options["paths"] and not options["live"]:
+        msg = "--connections: conntrack entries are in this machine's kernel; add --live"
+        raise UsageError(msg)
+    found = _explanation(query, options)
+    if options["connections"]:
+        from knft.comparison.entries import frontend_connections  # noqa: PLC0415 - netlink
+
+        found = with_connections(found, frontend_connections)
     click.echo(
         msgspec.json.encode(found) + b"\n"
         if output == "json"
@@ -43,26 +56,57 @@ def explain(*, what: str, output: str, **options: Any) -> int:  # noqa: ANN401 -
 def _explanation(query: Query, options: dict[str, Any]) -> Explanation:
     source, live = options["source"], options["live"]
     from_flags = parse_addresses("--local-address", options["local_address"])
+    client = _client(options)
     if options["paths"]:
-        return _from_manifests(query, options, from_flags)
+        return _from_manifests(query, options, from_flags, client)
     if source == "kernel":
         if live:
             msg = "--live cannot be used with --source kernel: the kernel's rules are the source"
             raise UsageError(msg)
-        return explain_query(query, _kernel_source(from_flags))
+        return _from_kernel(query, _kernel_source(from_flags), client)
     if from_flags:
         msg = "--local-address requires -f or --source kernel: the running knft knows the node's addresses"
         raise UsageError(msg)
     try:
-        return _from_daemon(query, live=live)
+        return _from_daemon(query, client, live=live)
     except ControlError as error:
         if source == "daemon" or live:
             raise
         reasons = () if isinstance(error, NoDaemonError) else (f"the running knft was not asked: {error}",)
-        return explain_query(query, _kernel_source((), reasons))
+        return _from_kernel(query, _kernel_source((), reasons), client)
 
 
-def _from_manifests(query: Query, options: dict[str, Any], from_flags: tuple[str, ...]) -> Explanation:
+def _client(options: dict[str, Any]) -> Client | None:
+    """Return the client of --client; raise UsageError if it is no address, or the kernel is not read."""
+    text = options["client"]
+    if text is None:
+        return None
+    if options["live"] is False or (options["paths"] and not options["live"]):
+        remedy = "add --live" if options["paths"] else "leave out --no-live"
+        msg = f"--client: affinity entries are in this machine's kernel; {remedy}"
+        raise UsageError(msg)
+    found = parse_address(text)
+    if found is None:
+        msg = f"--client: {text!r} is not an IP address"
+        raise UsageError(msg)
+    return Client(*found)
+
+
+def _from_kernel(query: Query, source: KernelSource, client: Client | None) -> Explanation:
+    return _with_entries(explain_query(query, source), lambda: source.probes, client)
+
+
+def _with_entries(
+    found: Explanation, probes: Callable[[], Mapping[Family, Probes]], client: Client | None
+) -> Explanation:
+    from knft.comparison.entries import KernelEntries  # noqa: PLC0415 - netlink
+
+    return with_affinity(found, probes, KernelEntries(), client)
+
+
+def _from_manifests(
+    query: Query, options: dict[str, Any], from_flags: tuple[str, ...], client: Client | None
+) -> Explanation:
     if options["source"] is not None:
         msg = "--source cannot be used with -f: the manifests are the source"
         raise UsageError(msg)
@@ -77,7 +121,8 @@ def _from_manifests(query: Query, options: dict[str, Any], from_flags: tuple[str
     live = read_live_knft()
     # Both sides get the same addresses, so that only their rules differ.
     own = (*interface_addresses(changes, config), *live.addresses, *from_flags)
-    found = explain_query(query, _object_source(changes, config, own), kernel_rules(live.rules, own))
+    kernel = kernel_rules(live.rules, own)
+    found = _with_entries(explain_query(query, _object_source(changes, config, own), kernel), kernel.probes, client)
     return _with_cluster_cidr_note(found, changes, config, own)
 
 
@@ -112,16 +157,21 @@ def _object_source(
         return object_source(changes, config, local_addresses, warnings)
 
 
-def _from_daemon(query: Query, *, live: bool | None) -> Explanation:
+def _from_daemon(query: Query, client: Client | None, *, live: bool | None) -> Explanation:
     """Explain from the objects of the running knft, and compare with the kernel unless ``live`` is False.
 
-    If ``live`` is None, the kernel is compared if its rules can be read.
+    If ``live`` and ``client`` are None, the kernel is compared if its rules can be read.
     """
     from knft.comparison.running import RunningExplainer  # noqa: PLC0415 - of this source alone
     from knft.control.object_reader import ObjectReader  # noqa: PLC0415
 
     read_rules = None if live is False else _live_rules
-    return RunningExplainer(ObjectReader(), read_rules, requires_kernel=bool(live)).explain(query)
+    return RunningExplainer(
+        ObjectReader(),
+        read_rules,
+        add_entries=lambda found, kernel: _with_entries(found, kernel.probes, client),
+        requires_kernel=bool(live) or client is not None,
+    ).explain(query)
 
 
 def _live_rules() -> Rules:

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from knft.cli.text_layout import Layout
 from knft.explain.explanation import ExplainedEndpoint, ExplainedFrontend, ExplainedPort, Explanation
 from knft.explain.outcomes import ClientOutcome
+from knft.present.formatting import format_number
 
 _CLIENTS = {"outside": "from outside", "pod": "from pods", "any": "from any host", "node": "from this node"}
-_COLUMNS = ("address", "pod", "node", "zone", "state")
+_COLUMNS = ("address", "pod", "node", "zone", "state", "clients", "connections")
 _INDENT = 2
 
 
@@ -54,10 +55,20 @@ def _facts(port: ExplainedPort) -> Iterator[tuple[str, str]]:
     if port.internal_traffic_policy:
         external = f", external {port.external_traffic_policy}" if port.external_traffic_policy else ""
         yield "policy", f"internal {port.internal_traffic_policy}{external}"
-    seconds = port.affinity_seconds
-    yield "affinity", "none" if seconds is None else f"ClientIP, {seconds} s"
+    yield "affinity", _affinity(port)
+    if port.connections is not None:
+        yield "connections", f"conntrack entries: {format_number(port.connections)}"
     if port.source_ranges:
         yield "source ranges", f"of load balancer IPs: {', '.join(port.source_ranges)}"
+
+
+def _affinity(port: ExplainedPort) -> str:
+    if port.affinity_seconds is None:
+        return "none"
+    if port.clients is None:
+        return f"ClientIP, {port.affinity_seconds} s"
+    more = " or more: only the first ones of the node were counted" if port.has_more_clients else ""
+    return f"ClientIP, {port.affinity_seconds} s; affinity entries: {format_number(port.clients)}{more}"
 
 
 def _frontend(frontend: ExplainedFrontend) -> str:
@@ -71,8 +82,15 @@ def _add_endpoints(layout: Layout, port: ExplainedPort) -> None:
         layout.paragraph(f"endpoints: none{more}", _INDENT)
         return
     layout.paragraph(f"endpoints{more}", _INDENT)
-    rows = [(each.endpoint, each.pod, each.node, each.zone, each.state) for each in port.endpoints]
+    rows = [
+        (each.endpoint, each.pod, each.node, each.zone, each.state, *map(_number, (each.clients, each.connections)))
+        for each in port.endpoints
+    ]
     layout.table(_COLUMNS, rows, [_use(each) for each in port.endpoints], 2 * _INDENT)
+
+
+def _number(count: int | None) -> str:
+    return "" if count is None else format_number(count)
 
 
 def _use(endpoint: ExplainedEndpoint) -> str:

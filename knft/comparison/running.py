@@ -128,23 +128,24 @@ class RunningExplainer:
         reader: ObjectReader,
         read_rules: Callable[[], Rules] | None,
         *,
+        add_entries: Callable[[Explanation, NodeRules], Explanation] = lambda found, _: found,
         requires_kernel: bool = False,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """``read_rules`` reads the kernel's rules, None to compare nothing.
+        """``read_rules`` reads the kernel's rules, None to compare nothing; ``add_entries`` reads more of the kernel.
 
-        If it raises CaptureError, KernelError or UnsupportedError, nothing is compared; with ``requires_kernel``, the
+        If one raises CaptureError, KernelError or UnsupportedError, nothing is compared; with ``requires_kernel``, the
         error is raised. ``pause`` gets seconds.
         """
         self._reader, self._read_rules, self._requires_kernel = reader, read_rules, requires_kernel
-        self._pause = pause
+        self._add_entries, self._pause = add_entries, pause
 
     def explain(self, query: Query) -> Explanation:
         """Explain a query; raise ControlError if the running knft does not answer."""
         if self._read_rules is None:
             return _explained(query, read_objects(query, self._reader, None), None)
         try:
-            return self._compared(query, self._read_rules)
+            return self._add_entries(*self._compared(query, self._read_rules))
         except (CaptureError, KernelError, UnsupportedError) as error:
             if self._requires_kernel:
                 raise
@@ -157,8 +158,10 @@ class RunningExplainer:
         read_rules: Callable[[], Rules],
         readings: int = MAX_READINGS,
         previous: RunningObjects | None = None,
-    ) -> Explanation:
+    ) -> tuple[Explanation, NodeRules]:
         """Explain a query; if the kernel differs, read both again, at most ``readings`` times in all.
+
+        Return the kernel's rules, too.
 
         They do differ if the objects were in force before the kernel's rules were read, and are the same after that.
         """
@@ -167,7 +170,7 @@ class RunningExplainer:
         found = _explained(query, objects, kernel)
         was_in_force = previous is not None and previous.is_settled and previous.is_same(objects)
         if _agrees(found) or was_in_force or readings == 1:
-            return found
+            return found, kernel
         self._pause(PAUSE_SECONDS)
         return self._compared(query, read_rules, readings - 1, objects)
 

@@ -46,7 +46,8 @@ class ExplainedEndpoint(Struct, frozen=True):
     """An endpoint; ``pod``, ``node`` and ``zone`` are empty if they are unknown.
 
     ``state`` is ready, not ready, serving (terminating but serving) or terminating; it is empty and ``uses`` are, if
-    only the kernel's rules are known.
+    only the kernel's rules are known. ``clients`` counts the clients with an affinity entry for it, ``connections``
+    the conntrack entries that lead to it; both are null if they were not counted.
     """
 
     endpoint: str
@@ -56,6 +57,8 @@ class ExplainedEndpoint(Struct, frozen=True):
     state: Literal["", EndpointState]
     is_used: bool
     uses: tuple[EndpointUse, ...]
+    clients: int | None = None
+    connections: int | None = None
 
 
 class ExplainedPort(Struct, frozen=True):
@@ -63,7 +66,10 @@ class ExplainedPort(Struct, frozen=True):
 
     ``conclusion`` tells how many endpoints get connections, or why none does. ``problems`` are statements about what
     keeps clients from endpoints. ``other_endpoints`` counts the endpoints that are not listed, because WHAT names one
-    of them. ``source_ranges`` are the sources that may reach its load balancer IPs, all if empty.
+    of them. ``source_ranges`` are the sources that may reach its load balancer IPs, all if empty. ``clients`` counts
+    the affinity entries for its endpoints, ``connections`` the conntrack entries of its frontends; both are null if
+    they were not counted. ``has_more_clients`` is true if only the first affinity entries of the node were counted,
+    because it has too many.
     """
 
     port: str
@@ -79,6 +85,26 @@ class ExplainedPort(Struct, frozen=True):
     affinity_seconds: int | None
     source_ranges: tuple[str, ...]
     notes: tuple[Statement, ...]
+    clients: int | None = None
+    has_more_clients: bool = False
+    connections: int | None = None
+
+
+class PinnedClient(Struct, frozen=True):
+    """The endpoint to which session affinity sends the client of --client, at ``frontends`` of a Service port.
+
+    ``pod`` is empty if it is unknown. ``seconds`` are left until the affinity entry expires; each new connection of the
+    client restarts its timeout.
+    """
+
+    client: str
+    port: str
+    protocol: Protocol
+    family: str
+    endpoint: str
+    pod: str
+    frontends: tuple[str, ...]
+    seconds: int
 
 
 class Explanation(Struct, frozen=True):
@@ -88,7 +114,8 @@ class Explanation(Struct, frozen=True):
     line. ``source`` names where frontends and endpoints come from, ``warnings`` problems of the node's settings.
     ``outcomes`` are those of packets to WHAT if it is an address that is no frontend. ``kernel`` tells whether the
     kernel's rules agree, empty unless they were compared. ``sync`` tells why the running knft may not have brought its
-    objects in force, empty if it has. ``version`` is the version of this format.
+    objects in force, empty if it has. ``pinned`` are the endpoints of the client of --client. ``version`` is the
+    version of this format.
     """
 
     what: str
@@ -102,4 +129,5 @@ class Explanation(Struct, frozen=True):
     outcomes: tuple[ClientOutcome, ...]
     kernel: tuple[Statement, ...] = ()
     sync: tuple[Statement, ...] = ()
+    pinned: tuple[PinnedClient, ...] = ()
     version: int = 1

@@ -13,7 +13,15 @@ from knft.families import FAMILY_OF_VERSION, IpVersion
 from knft.interpret.compare import formatting
 from knft.interpret.compare.partition import are_equal, outcome_shares, partition
 from knft.interpret.mentioned_values import MentionedValues
-from knft.interpret.outcomes import Disposition, Outcome, PacketClass, PacketFields, Path, rule_hits
+from knft.interpret.outcomes import (
+    AffinityEntry,
+    Disposition,
+    Outcome,
+    PacketClass,
+    PacketFields,
+    Path,
+    rule_hits,
+)
 from knft.interpret.ranges import (
     ADDRESSES,
     LOOPBACK,
@@ -117,6 +125,36 @@ class Probes:
             ]
             found += sorted(of_client, key=lambda item: (item.which == OTHERS, item.which))
         return _Answer(tuple(found), has_hairpin)
+
+    def affinity_endpoints(self, address: str, port: int, protocol: Protocol) -> dict[AffinityEntry, str]:
+        """Return the affinity entries that clients of a destination may get, and the endpoint of each."""
+        return {
+            entry: self._endpoint(path.outcome)
+            for _, packets in self._packets(address, port, protocol)
+            for path in self._walker.paths(packets)
+            if path.outcome.is_translated
+            for entry in path.written_entries
+        }
+
+    def endpoints_of_client(
+        self, client: str, entries: frozenset[AffinityEntry], address: str, port: int, protocol: Protocol
+    ) -> frozenset[str]:
+        """Return the endpoints that a client with these affinity entries may get, "" for packets that reach none."""
+        paths = self._walker.paths(self._packets_from(int(ip_address(client)), address, port, protocol), entries)
+        return frozenset(
+            self._endpoint(path.outcome)
+            if path.outcome.is_translated and path.outcome.disposition is Disposition.DELIVERED
+            else ""
+            for path in paths
+        )
+
+    def _packets_from(self, client: int, address: str, port: int, protocol: Protocol) -> PacketClass:
+        target, number = int(ip_address(address)), PROTOCOL_NUMBERS[NFT_PROTOCOLS[protocol]]
+        is_local = contains(self._node_addresses, target)
+        fields = PacketFields(single(port), single(client), PORTS, outputs=self._interfaces, states=_NEW)
+        if contains(self._node_addresses, client):
+            return PacketClass("node", number, target, is_local, fields, is_source_selected=client == target)
+        return PacketClass("network", number, target, is_local, fields._replace(inputs=self._interfaces))
 
     def treats_equally(self, other: "Probes", address: str, port: int, protocol: Protocol) -> bool:
         """Whether the rules of both treat all packets to a destination equally."""

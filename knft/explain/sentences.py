@@ -53,6 +53,14 @@ class Sentence(enum.Enum):
     KERNEL_SERVED = "{port} sends {family} connections to {count} endpoints"
     KERNEL_UNSERVED = "{port} has no {family} endpoint that gets connections"
 
+    # The client of --client.
+    PINNED = (
+        "client {client} is pinned to {endpoint} at {frontends} for {time}, or longer if it opens another connection"
+    )
+    NOT_PINNED = "client {client} has no affinity entry on this node that its connections to {port} use"
+    NO_AFFINITY = "{port} has no session affinity, so client {client} is not pinned to an endpoint"
+    NO_FRONTEND_OF_FAMILY = "{what} has no {family} frontend, so client {client} is not pinned to an endpoint"
+
     # Services without rules.
     HEADLESS = "Service {service} is headless, so knft has no rules for it: clients connect to pods themselves"
     EXTERNAL_NAME = "Service {service} is of type ExternalName, so knft has no rules for it"

@@ -54,7 +54,7 @@ def _add_list(elements: bytes, counts: Counts) -> None:
         return
     size = netlink_messages.padded(first[2])
     key, packets = _ranges(elements, first[1], first[2])
-    if key and packets and not len(elements) % size and _is_uniform(elements, size, key, packets):
+    if key and packets and messages.have_same_form(elements, size, (key, _bytes_before(packets), packets)):
         between = packets.start - key.stop
         form = struct.Struct(f">{key.start}x{len(key)}s{between}xQ{size - packets.stop}x")
         counts.update(form.iter_unpack(elements))
@@ -65,12 +65,9 @@ def _add_list(elements: bytes, counts: Counts) -> None:
             counts[elements[key.start : key.stop]] = _COUNT.unpack_from(elements, packets.start)[0]
 
 
-def _is_uniform(elements: bytes, size: int, key: range, packets: range) -> bool:
-    """Tell whether all elements have the attributes of the first one; the number of bytes may differ."""
-    count = len(elements) // size
-    heads = (*range(key.start), *range(key.stop, packets.start - _HEAD - _COUNT.size), *range(packets.stop, size))
-    heads = (*heads, *range(packets.start - _HEAD, packets.start))
-    return all(elements[offset::size] == elements[offset : offset + 1] * count for offset in heads)
+def _bytes_before(packets: range) -> range:
+    """Return where an element has its number of bytes: before the head of its number of packets."""
+    return range(packets.start - _HEAD - _COUNT.size, packets.start - _HEAD)
 
 
 def _ranges(data: bytes, start: int, end: int) -> tuple[range, range]:
@@ -78,16 +75,8 @@ def _ranges(data: bytes, start: int, end: int) -> tuple[range, range]:
     key = packets = range(0)
     for kind, first, last in netlink_messages.attributes(data, start, end):
         if kind == _KEY:
-            key = _find(data, first, last, _VALUE)
+            key = messages.find_attribute(data, first, last, _VALUE)
         elif kind == _EXPRESSION:
-            fields = _find(data, first, last, _DATA)
-            packets = _find(data, fields.start, fields.stop, _PACKETS)
+            fields = messages.find_attribute(data, first, last, _DATA)
+            packets = messages.find_attribute(data, fields.start, fields.stop, _PACKETS)
     return key, packets
-
-
-def _find(data: bytes, start: int, end: int, wanted: int) -> range:
-    """Return where the payload of an attribute is."""
-    for kind, first, last in netlink_messages.attributes(data, start, end):
-        if kind == wanted:
-            return range(first, last)
-    return range(0)

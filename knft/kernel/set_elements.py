@@ -7,7 +7,7 @@ libnftables 1.0.6 needs 2 KB of memory and 25 us for each element that it lists.
 import itertools
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from knft.errors import KernelError
 from knft.kernel import netlink_socket
@@ -38,6 +38,29 @@ def dump_elements(family: int, table: str, names: Sequence[str], receive: Callab
     except OSError as error:
         msg = f"cannot read the elements of sets and maps: {error.strerror}"
         raise KernelError(msg) from error
+
+
+def get_elements(family: int, table: str, name: str, keys: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the buffer with the element of each key that a set has; the kernel finds each without a dump.
+
+    ``keys`` are their parts, each padded to 4 bytes. Raises KernelError if the kernel refuses.
+    """
+    try:
+        with netlink_socket.open_netlink(_NETFILTER, _ANSWER_TIMEOUT_SECONDS) as netlink:
+            for sequence, key in enumerate(keys, start=1):
+                yield from _get_element(netlink, messages.element_request(family, table, name, key, sequence))
+    except OSError as error:
+        raise _refused(name, error.errno) from error
+
+
+def _get_element(netlink: socket.socket, request: bytes) -> list[bytes]:
+    found: list[bytes] = []
+    try:
+        netlink.send(request)
+        _receive_answers(netlink, messages.sequence(request), found.append)
+    except FileNotFoundError:
+        return []
+    return found
 
 
 def _dump_set(netlink: socket.socket, requests: Sequence[bytes], name: str, receive: Callable[[SetPart], None]) -> None:

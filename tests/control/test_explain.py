@@ -1,6 +1,7 @@
 """``knft explain`` asks a real ``knft run``, compares with the kernel's rules, and explains these if no knft runs."""
 
 import json
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,30 @@ def test_quarantined_service_port_is_named(daemon: ControlledKnft) -> None:
     daemon.wait_until(lambda: daemon.ask("status")["families"]["IPv4"]["quarantined"]["count"] == 0)
     found = explain(daemon, "bad")
     assert (texts(found["kernel"]), found["sync"]) == (EQUAL, [])
+
+
+def test_affinity_entries_and_connections_are_shown(daemon: ControlledKnft) -> None:
+    daemon.write("sticky", service("sticky", 30, sessionAffinity="ClientIP"), *slices("sticky", (31, 32)))
+    daemon.wait_for_change("sticky")
+    ids = daemon.namespace.run(["nft", "list", "map", "ip", "knft", "endpoint-ids-tcp"]).stdout
+    number = re.findall(r"10\.96\.0\.30 \. 80 \. 0 : ([0-9a-f:]+)", ids)[0]
+    element = f"192.0.2.7 . {number} timeout 10800s expires 600s"
+    daemon.namespace.run(["nft", f"add element ip knft affinity-clients {{ {element} }}"])
+    for source in ((), ("--source", "kernel")):
+        found = explain(daemon, "sticky", "--client", "192.0.2.7", "--connections", *source)
+        (pinned,) = found["pinned"]
+        assert found["conclusion"][0]["kind"] == "pinned"
+        assert pinned["frontends"] == ["10.96.0.30:80/tcp"]
+        assert 500 < pinned["seconds"] <= 600
+        port = found["ports"][0]
+        clients = {each["endpoint"]: (each["clients"], each["connections"]) for each in port["endpoints"]}
+        assert clients == {
+            **dict.fromkeys(("10.244.2.31:8080", "10.244.2.32:8080"), (0, 0)),
+            pinned["endpoint"]: (1, 0),
+        }
+        assert (port["clients"], port["connections"]) == (1, 0)
+    without = explain(daemon, "sticky", "--no-live")["ports"][0]
+    assert (without["clients"], without["connections"]) == (None, None)
 
 
 def test_kernel_is_the_source_if_that_is_asked_for(daemon: ControlledKnft) -> None:

@@ -171,6 +171,9 @@ def test_schema_is_current() -> None:
         (["web", "--local-address", "x"], "--local-address"),
         (["web", "--node", " "], "--node: the name is empty"),
         (["web", "-f", "/nonexistent"], "/nonexistent: No such file or directory"),
+        (["web", "--live", "--client", "x"], "--client: 'x' is not an IP address"),
+        (["web", "--client", "192.0.2.7"], "--client: affinity entries are in this machine's kernel; add --live"),
+        (["web", "--connections"], "--connections: conntrack entries are in this machine's kernel; add --live"),
     ],
 )
 def test_bad_input_is_an_error(manifests: Path, arguments: list[str], message: str) -> None:
@@ -184,6 +187,10 @@ def test_bad_input_is_an_error(manifests: Path, arguments: list[str], message: s
     [
         (["--masquerade-all"], "--masquerade-all requires -f"),
         (["--node", "node-1"], "--node requires -f"),
+        (
+            ["--no-live", "--client", "192.0.2.7"],
+            "--client: affinity entries are in this machine's kernel; leave out --no-live",
+        ),
         (
             ["--local-address", "192.0.2.11"],
             "--local-address requires -f or --source kernel: the running knft knows the node's addresses",

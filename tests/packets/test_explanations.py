@@ -4,6 +4,7 @@
 explanation, from every kind of client that it names.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +14,10 @@ import pytest
 from knft.cli.commands import cli
 from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
+from knft.comparison.entries import KernelEntries, frontend_connections
 from knft.comparison.explained import kernel_rules, kernel_source, object_source
+from knft.explain.affinity import Client, with_affinity
+from knft.explain.connections import with_connections
 from knft.explain.explain import explain
 from knft.explain.explanation import ExplainedPort, Explanation
 from knft.explain.frontend_index import index_of_rules
@@ -22,16 +26,19 @@ from knft.explain.query import parse_query
 from knft.explain.sentences import Sentence
 from knft.explain.sources import KernelSource, ObjectSource
 from knft.families import FAMILY_OF_VERSION
+from knft.model.endpoint import endpoint_key
+from knft.render.names import CLIENTS, TABLE
 from tests.explain.statements import checked_statements
 from tests.explain.used_endpoints import check_used_endpoints
 from tests.packets.captured import Captured
 from tests.packets.connected_clients import Clients
 from tests.packets.explained_cases import CASES, Case, Direct
 from tests.packets.modes import Nftables
-from tests.packets.scenario_runner import ScenarioRunner, scenario_runner
+from tests.packets.scenario_runner import MIN_ATTEMPTS, ScenarioRunner, scenario_runner
 from tests.support.families import address, in_family
 from tests.support.knft_command import NODE_FLAG
 from tests.support.lab import plan
+from tests.support.lab.links import flush_conntrack
 from tests.support.lab.outcomes import Answered, Rejected, Silent
 from tests.support.lab.topology import Lab
 from tests.support.scenario import VERSIONS, Scenario, read_file
@@ -60,6 +67,10 @@ IN_OTHER_TESTS = frozenset(
         S.KERNEL_DIFFERENT,
         S.KERNEL_EXTRA,
         S.KERNEL_NO_TABLE,
+        S.PINNED,
+        S.NOT_PINNED,
+        S.NO_AFFINITY,
+        S.NO_FRONTEND_OF_FAMILY,
     }
 )
 """The sentences of the tests below the one of ``CASES``."""
@@ -307,6 +318,63 @@ def test_rules_of_the_kernel_are_compared_with_those_of_the_objects(explained: E
         parse_query("fd00:10:96::20"), kernel_source({4: captured.rule_sets[4]}, captured.node_addresses)
     )
     assert [each.kind for each in address_of_it.conclusion] == ["kernel_no_table"]
+
+
+def _of_client(explained: Explained, what: str, client: str) -> Explanation:
+    with explained.runner.namespace.entered():
+        of_client = Client(FAMILY_OF_VERSION[6 if ":" in client else 4], client)
+        found = with_affinity(
+            explain(parse_query(what), explained.objects), lambda: explained.kernel.probes, KernelEntries(), of_client
+        )
+    assert checked_statements(found)
+    return found
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_pinned_client_keeps_its_endpoint(explained: Explained, version: plan.Version) -> None:
+    """Its first connection adds the entry; the endpoint that the explanation names answers all that follow."""
+    name, client = "sticky:http", plan.SECOND_OUTSIDE.of(version)
+    explained.runner.namespace.run(["nft", "flush", "set", FAMILY_OF_VERSION[version].nft, TABLE, CLIENTS])
+    assert _of_client(explained, name, client).conclusion[0].kind == S.NOT_PINNED.kind
+    servers = set()
+    for _ in range(MIN_ATTEMPTS):
+        answer = explained.clients.dial("outside", address("cluster.21", version), 80, source=client)
+        assert isinstance(answer, Answered)
+        servers.add(endpoint_key(answer.address, answer.port))
+        found = _of_client(explained, name, client)
+        (pinned,) = found.pinned
+        assert found.conclusion[0].kind == S.PINNED.kind
+        assert {pinned.endpoint} == servers
+        assert 10_700 < pinned.seconds <= 10_800
+    port = next(port for port in found.ports if port.family == FAMILY_OF_VERSION[version].value)
+    assert {each.endpoint: each.clients for each in port.endpoints if each.clients} == {pinned.endpoint: 1}
+    # A client without an entry, one of another family, and a Service without affinity.
+    assert _of_client(explained, name, explained.runner.lab.host("outside").address(version)).pinned == ()
+    other_family = _of_client(
+        explained, address("cluster.21", version), plan.SECOND_OUTSIDE.of(4 if version == 6 else 6)
+    )
+    assert other_family.conclusion[0].kind == S.NO_FRONTEND_OF_FAMILY.kind
+    assert _of_client(explained, "served", client).conclusion[0].kind == S.NO_AFFINITY.kind
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_connections_are_counted_by_endpoint(explained: Explained, version: plan.Version) -> None:
+    """Through a cluster IP and a NodePort; those to another Service port do not count."""
+    flush_conntrack(explained.runner.namespace)
+    answers: list[str] = []
+    for target, port in ((address("cluster.20", version), 80), (plan.NODE.lan.of(version), 30020)):
+        for _ in range(MIN_ATTEMPTS):
+            answer = explained.clients.dial("outside", target, port)
+            assert isinstance(answer, Answered)
+            answers.append(endpoint_key(answer.address, answer.port))
+    explained.clients.dial("outside", address("cluster.21", version), 80)
+    with explained.runner.namespace.entered():
+        found = with_connections(explain(parse_query("served"), explained.objects), frontend_connections)
+    totals = {each.family: each.connections for each in found.ports}
+    family = FAMILY_OF_VERSION[version].value
+    assert totals == {**dict.fromkeys(totals, 0), family: len(answers)}
+    endpoints = next(each.endpoints for each in found.ports if each.family == family)
+    assert {each.endpoint: each.connections for each in endpoints} == Counter(answers)
 
 
 def test_node_ports_that_no_address_accepts(node: Node) -> None:
