@@ -82,7 +82,8 @@ def _compare_arrays(old: Contents, new: Contents, changes: _ElementChanges) -> N
         if array == desired:
             continue
         for index, (before, after) in enumerate(zip_longest(array, desired)):
-            changes.replace(name.container, (*name.prefix, index), before, after)
+            if before != after:
+                changes.replace(name.container, (*name.prefix, index), before, after)
     for name, array in new.arrays.items():
         if name not in old.arrays:
             changes.add_array(name, array)

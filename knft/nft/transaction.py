@@ -73,6 +73,8 @@ class Transaction(Struct, frozen=True):
         packet uses them before the main phase changes verdicts: rules for known clients look up new endpoint IDs, which
         have no clients yet. If there are at most ``size``, the endpoint phase adds nothing.
         """
+        if self.added_count <= size:
+            return Transaction(self.family, self.table), self
         early: dict[str, Mapping[Key, Value]] = {}
         for name, added in self.added.items():
             if name in sets or isinstance(next(iter(added.values()), None), tuple | int):

@@ -174,17 +174,14 @@ class Metrics:
 
 
 class _SyncGauge:
-    """A series of a gauge that each sync sets, nearly always to the same value: a comparison takes less time."""
-
-    __slots__ = ("_series", "_value")
+    """The value of a gauge that each sync sets; the client library reads it when it is scraped, which is less often."""
 
     def __init__(self, series: Gauge) -> None:
-        self._series, self._value = series, 0.0
+        self._value = 0.0
+        series.set_function(lambda: self._value)
 
     def set(self, value: float) -> None:
-        if value != self._value:
-            self._value = value
-            self._series.set(value)
+        self._value = value
 
 
 class SyncMetrics:

@@ -70,15 +70,20 @@ class MetricsObserver(SyncObserver):
         self._observe_latency(report.trigger_times, family, now)
         if report.refused_removals:
             metrics.cleanup_failures(family).inc(report.refused_removals)
-        metrics.elements(family, "add").inc(report.elements_added)
-        metrics.elements(family, "remove").inc(report.elements_removed)
-        metrics.chains_written(family).inc(report.chains_written)
+        counters = (
+            (metrics.elements(family, "add"), report.elements_added),
+            (metrics.elements(family, "remove"), report.elements_removed),
+            (metrics.chains_written(family), report.chains_written),
+            (metrics.foreign_objects_removed(family), len(report.repair.removed)),
+        )
+        for counter, count in counters:
+            if count:
+                counter.inc(count)
         metrics.quarantined(family).set(len(report.quarantined))
         metrics.too_large(family).set(len(report.too_large))
         metrics.contested(family).set(report.losing_claim_count)
         metrics.removal_refused(family).set(bool(report.orphan_error))
         metrics.repair_failed(family).set(bool(report.repair.error))
-        metrics.foreign_objects_removed(family).inc(len(report.repair.removed))
         self._set_no_local_endpoints(report, state)
 
     def _observe_latency(self, times: TriggerTimes, family: str, now: float) -> None:

@@ -270,7 +270,7 @@ class Proxier:
         return True
 
     def _commit_nothing(self, programmed: ProgrammedContents[Owner]) -> bool:
-        """Handle a sync without changes quickly: each change is synced in both families, and most concern only one."""
+        """Handle a sync without changes quickly: some are due to changes that do not affect rules."""
         try:
             self._writer.commit_nothing(programmed)
         except KernelError:

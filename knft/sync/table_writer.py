@@ -207,7 +207,10 @@ class TableWriter:
         programmed.chains.update(written)
         programmed.record_deleted(written)
         programmed.chains.difference_update(prepared.emptied_chains)
-        programmed.containers |= layout.container_names(self._state.node.family, counters=self._config.service_counters)
+        if snapshot.is_full:
+            programmed.containers |= layout.container_names(
+                self._state.node.family, counters=self._config.service_counters
+            )
         for name, number in prepared.wide.items():
             if number is None:
                 self.wide.pop(name, None)

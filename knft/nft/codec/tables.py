@@ -67,7 +67,7 @@ def _chain_commands(where: str, chains: tuple[Chain, ...]) -> Iterator[str]:
             yield f"add rule {where} {chain.name} {_rule_text(rule)}"
 
 
-def transaction_json(transaction: Transaction, last_commands: Iterable[Json] = ()) -> bytes:
+def transaction_json(transaction: Transaction, last_commands: Iterable[msgspec.Raw] = ()) -> bytes:
     """Return a transaction as the JSON document for libnftables, followed by other commands."""
     return msgspec.json.encode({"nftables": [*_commands(transaction), *last_commands]})
 
