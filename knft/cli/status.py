@@ -49,7 +49,8 @@ def audited_status(
 ) -> tuple[bytes, AuditConclusion]:
     """Let the daemon audit its tables; return its status after that, and what the audit found.
 
-    An audit that did not compare a table, because a sync was running, is repeated.
+    An audit that did not compare a table, because a sync was running, is repeated, unless another table differed: the
+    daemon repairs that, so the next audit would not find it.
     """
     answer = ask(STATUS_PATH)
     asked = now()
@@ -70,5 +71,5 @@ def _can_audit(status: Status) -> bool:
 
 
 def _was_prevented(status: Status) -> bool:
-    audits = [family.audit for family in status.families.values() if family.state != "left"]
-    return any(audit is not None and audit.error for audit in audits)
+    audits = [each.audit for each in status.families.values() if each.audit is not None and each.state != "left"]
+    return any(audit.error for audit in audits) and not any(audit.differences for audit in audits)

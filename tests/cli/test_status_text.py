@@ -366,11 +366,12 @@ PREVENTED = AuditStatus(0.1, error="a sync was running, or the last one had fail
         ([{"IPv4": None}, {"IPv4": AuditStatus(0.0)}], 1, True),
         ([{"IPv4": None}, {"IPv4": PREVENTED}, {"IPv4": AuditStatus(0.0)}], 2, True),
         ([{"IPv4": None}, *[{"IPv4": PREVENTED}] * MAX_AUDITS], MAX_AUDITS, False),
+        ([{"IPv4": None}, {"IPv4": PREVENTED, "IPv6": AuditStatus(0.0, 1)}], 1, False),
         ([{"IPv4": "waiting"}], 0, False),
         ([{"IPv4": "left"}, {"IPv4": "left"}], 1, False),
     ],
 )
-def test_audit_that_a_sync_prevented_is_repeated(
+def test_audit_that_a_sync_prevented_is_repeated_unless_it_found_a_difference(
     answers: list[dict[str, AuditStatus | str | None]], audits: int, *, is_equal: bool
 ) -> None:
     statuses = iter([msgspec.json.encode(audited(**each)) for each in answers])
