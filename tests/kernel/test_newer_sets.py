@@ -86,7 +86,7 @@ def test_newer_set_with_a_name_of_knft_is_kept(namespace: Namespace) -> None:
 def test_newer_set_created_after_the_start_quarantines_no_service_port(
     namespace: Namespace, library: WorkerProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """knft does not bisect, and recovers once the set is gone."""
+    """knft does not bisect, and recovers once the set is gone. Until then, an endpoint can be replaced."""
     del namespace
     daemon = live_daemon(CONFIG, library)
     end = [slices(f"web-{number}", [number]) for number in range(1, 33)]
@@ -99,6 +99,10 @@ def test_newer_set_created_after_the_start_quarantines_no_service_port(
         ObjectChange(decode_manifest(item), decode_manifest(new))
         for item, new in zip(end[6], slices("web-7", [77]), strict=True)
     )
+    assert daemon.sync()
+    assert library.start_count == started
+    sticky = service("web-8", 8, sessionAffinity="ClientIP")
+    daemon.handle([ObjectChange(decode_manifest(services[7]), decode_manifest(sticky))])
     assert daemon.sync() is CAN_READ_NEWER_SETS
     if not CAN_READ_NEWER_SETS:
         assert library.start_count - started <= 2 * 5  # A change, two full syncs, and a harmless command.
@@ -107,6 +111,7 @@ def test_newer_set_created_after_the_start_quarantines_no_service_port(
     delete_table("inet", "other")
     assert daemon.sync()
     assert "10.244.2.77" in library.run("list map ip knft endpoints-tcp")
+    assert "10.96.0.8" in library.run("list map ip knft endpoint-ids-tcp")
 
 
 def test_newer_set_in_own_table_is_deleted(namespace: Namespace, library: WorkerProcess) -> None:
