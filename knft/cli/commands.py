@@ -330,6 +330,10 @@ def preflight(context: click.Context, /, **options: Any) -> None:  # noqa: ANN40
              help="Manifest, directory of manifests, or - for standard input.")  # fmt: skip
 @file_option("--against", multiple=True, metavar="PATH",
              help="Manifests before a change: also say what the change does to packets.")  # fmt: skip
+@click.option("--partial", is_flag=True,
+              help="With --against: -f has only changed and new objects, and the others stay.")  # fmt: skip
+@click.option("--against-daemon", is_flag=True,
+              help="As --against --partial, with objects and settings of the running knft, on its node.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="text: for people; json: for programs, see knft/lint/report.schema.json.")  # fmt: skip
 @partial(node_flags, needs_node=False, node_note="default: all Nodes of the manifests")
@@ -346,14 +350,24 @@ def lint(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
     With --against, knft's rules for both manifests are compared on each of these nodes, and findings are those that are
     new or gone.
 
-    To capture the objects for -f, run
+    With --against-daemon, the objects before the change are those of the knft that runs in this network namespace, as
+    root. It has no other Nodes, no headless Services, and no fields without effect on rules.
+
+    To check the objects of a cluster, or a change of them, run
 
     \b
-      kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml
+      kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml > now.yaml
+      knft lint -f now.yaml
+      kubectl apply --dry-run=server -o yaml -f PATH > changed.yaml
+      knft lint -f changed.yaml --partial --against now.yaml
+      knft lint -f changed.yaml --against-daemon
 
-    Exit status 0: there are no problems, but possibly warnings. 1: the output could not be written. 2: invalid flags,
-    or manifests cannot be read. 3: there are problems in the manifests of -f.
+    Exit status 0: there are no problems, but possibly warnings. 1: the running knft does not answer, or the output
+    could not be written. 2: invalid flags, or manifests cannot be read. 3: there are problems, with --against after the
+    change.
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
+    if options["against_daemon"]:
+        reject_node_flags(context, "cannot be used with --against-daemon: the running knft has its own settings")
     from knft.cli.lint import lint as lint_command  # noqa: PLC0415
 
     context.exit(lint_command(**options))

@@ -184,13 +184,14 @@ def rule_set_flags(command: Command) -> Command:
     return node_flags(_with(command, (*_CAPTURE_FLAGS, _CONFIG_FLAG, *_RULE_FLAGS)), needs_node=False)
 
 
+_REQUIRES_MANIFESTS = "requires -f"
 _FLAGS_OF_ANY_RULES = frozenset({"node", "node_ip", "local_address"})
 """Flags that describe the node; they apply to rendered, captured and live rules."""
 
 
-def reject_node_flags(context: click.Context) -> None:
-    """Raise UsageError for a given flag that describes node and cluster."""
-    _reject(context, _flag_names(lambda command: node_flags(command, needs_node=False)))
+def reject_node_flags(context: click.Context, reason: str = _REQUIRES_MANIFESTS) -> None:
+    """Raise UsageError with a reason for a given flag that describes node and cluster."""
+    _reject(context, _flag_names(lambda command: node_flags(command, needs_node=False)), reason)
 
 
 def reject_render_flags(context: click.Context, *, except_for: Collection[str] = ()) -> None:
@@ -199,10 +200,10 @@ def reject_render_flags(context: click.Context, *, except_for: Collection[str] =
     _reject(context, {*flags_of_rendered_rules, "backend", "config"} - _FLAGS_OF_ANY_RULES.union(except_for))
 
 
-def _reject(context: click.Context, render_only_flags: Collection[str]) -> None:
+def _reject(context: click.Context, flags: Collection[str], reason: str = _REQUIRES_MANIFESTS) -> None:
     for option in context.command.params:
-        if option.name in render_only_flags and _is_given(context, option):
-            msg = f"{option.opts[0]} requires -f"
+        if option.name in flags and _is_given(context, option):
+            msg = f"{option.opts[0]} {reason}"
             raise UsageError(msg)
 
 

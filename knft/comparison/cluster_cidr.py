@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from knft.comparison.explained import rendered_rules
 from knft.comparison.rendered import render_with_addresses
+from knft.comparison.services import only_services
 from knft.config import Config
 from knft.decide.node_problems import cluster_cidr_problem
 from knft.explain.explanation import Explanation
@@ -17,7 +18,7 @@ from knft.interpret.outcomes import PacketClass
 from knft.interpret.ranges import sole_value
 from knft.interpret.walk.walker import Walker
 from knft.model.names import NamespacedName
-from knft.model.objects import EndpointSlice, ObjectChange, Service
+from knft.model.objects import ObjectChange
 from knft.silence import without_log
 
 _HALVES = (("0.0.0.0/1", "::/1"), ("128.0.0.0/1", "8000::/1"))
@@ -64,7 +65,7 @@ class ClusterCidrNote(Struct, frozen=True):
         self, services: Collection[NamespacedName], pod_ranges: tuple[tuple[str, ...], ...] = _HALVES
     ) -> Iterator[NodeRules]:
         """Yield the rules for some Services: without ranges of pods, then with each of ``pod_ranges``."""
-        changes = tuple(change for change in self.changes if _is_needed(change, services))
+        changes = only_services(self.changes, services)
         for cidrs in ((), *pod_ranges):
             config = replace(self.config, cluster_cidrs=cidrs)
             with without_log():
@@ -81,13 +82,3 @@ def _halves_without(packet: PacketClass, family: Family) -> tuple[tuple[str, ...
 def _service(port: str) -> NamespacedName:
     """Return the Service of a Service port's name, such as ``shop/web:http``."""
     return NamespacedName(*port.partition(":")[0].split("/"))
-
-
-def _is_needed(change: ObjectChange, services: Collection[NamespacedName]) -> bool:
-    """Tell whether an object is needed to render the rules of these Services."""
-    item = change.current
-    if isinstance(item, Service):
-        return item.key in services
-    if isinstance(item, EndpointSlice):
-        return NamespacedName(item.metadata.namespace, item.metadata.proxy_labels.service_name or "") in services
-    return True

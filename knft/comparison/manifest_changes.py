@@ -5,26 +5,31 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from knft.comparison.compare import compare
+from knft.comparison.services import only_services, service_of
 from knft.comparison.sides import KnftInput, Sides
 from knft.config import Config
+from knft.explain.related import ClaimIndex
 from knft.interpret.compare.report import DifferenceGroup
 from knft.interpret.ranges import ranges
 from knft.lint.report import TrafficChange
-from knft.model.objects import ObjectChange
+from knft.model.objects import KubeObject, Node, ObjectChange, Service, ServiceCIDR
 
 Changes = tuple[ObjectChange, ...]
 
 
-def traffic_changes(before: Changes, after: Changes, configs: Iterable[Config]) -> tuple[TrafficChange, ...]:
+def traffic_changes(
+    before: Changes, after: Changes, configs: Iterable[Config], local_addresses: tuple[str, ...] = ()
+) -> tuple[TrafficChange, ...]:
     """Return the packets that the rules for ``before`` and for ``after`` treat differently, sorted.
 
-    ``configs`` are the settings of the nodes. Differences that are the same in both families, or on several nodes,
-    become one.
+    ``configs`` are the settings of the nodes, which have ``local_addresses`` besides those of their Nodes. Differences
+    that are the same in both families, or on several nodes, become one.
     """
     by_change: dict[TrafficChange, dict[str, dict[str, None]]] = {}
     examples: dict[TrafficChange, DifferenceGroup] = {}
     for config in configs:
-        for family, group in _differences(KnftInput(before, config), KnftInput(after, config)):
+        inputs = (KnftInput(changes, config, local_addresses) for changes in (before, after))
+        for family, group in _differences(*inputs):
             change = _change(group)
             examples.setdefault(change, group)
             by_change.setdefault(change, {}).setdefault(family, {})[config.node_name] = None
@@ -35,6 +40,20 @@ def traffic_changes(before: Changes, after: Changes, configs: Iterable[Config]) 
             alike.setdefault(tuple(nodes), []).append(family)
         found += [_with(change, examples[change], tuple(listed), nodes) for nodes, listed in alike.items()]
     return tuple(sorted(found, key=_position))
+
+
+def affected_objects(changed: Iterable[KubeObject], before: Changes, after: Changes) -> tuple[Changes, Changes]:
+    """Return both sides without the Services whose packets ``changed`` objects cannot affect.
+
+    What is left are the changed Services, those of changed EndpointSlices, and those that claim their frontends.
+    """
+    changed = tuple(changed)
+    if any(isinstance(item, Node | ServiceCIDR) for item in changed):
+        return before, after
+    services = (change.current for change in (*before, *after) if isinstance(change.current, Service))
+    names = {name for item in changed if (name := service_of(item)) is not None}
+    names |= ClaimIndex(services).claimants(names, ())
+    return only_services(before, names), only_services(after, names)
 
 
 def _position(change: TrafficChange) -> tuple[object, ...]:

@@ -91,16 +91,17 @@ def _services_of_endpoint(query: AddressQuery, reader: ObjectReader) -> set[Name
 def running_source(objects: RunningObjects) -> ObjectSource:
     """Return the objects as a source, with the rules that knft makes from them."""
     node = objects.node
-    items: tuple[KubeObject, ...] = (*_node_object(node), *node.service_cidrs, *objects.services, *objects.slices)
+    items: tuple[KubeObject, ...] = (*node_object(node), *node.service_cidrs, *objects.services, *objects.slices)
     changes = tuple(ObjectChange(None, item) for item in items)
     with without_log():
         rendered = render_with_addresses(changes, node.config, node.local_addresses)
     rules = rendered_rules(rendered, node.config, _own_addresses(node))
     cluster = cluster_of(rendered.states, changes, knows_services=False)
-    return ObjectSource(f"the running knft (pid {node.pid})", cluster, rules, tuple(_warnings(node)))
+    return ObjectSource(f"the running knft (pid {node.pid})", cluster, rules, tuple(running_warnings(node)))
 
 
-def _warnings(node: NodeObjects) -> Iterator[str]:
+def running_warnings(node: NodeObjects) -> Iterator[str]:
+    """Yield why the objects of the running knft may be wrong or old."""
     if node.warning:
         yield node.warning
     times: dict[str, list[str]] = {}
@@ -111,12 +112,13 @@ def _warnings(node: NodeObjects) -> Iterator[str]:
         yield f"knft has not watched {resources}, so the objects may be old; knft status says why"
 
 
-def _node_object(node: NodeObjects) -> tuple[Node, ...]:
+def node_object(node: NodeObjects) -> tuple[Node, ...]:
+    """Return the Node of the running knft, if it has one."""
     return (node.node,) if node.node is not None else ()
 
 
 def _own_addresses(node: NodeObjects) -> tuple[str, ...]:
-    changes = tuple(ObjectChange(None, item) for item in _node_object(node))
+    changes = tuple(ObjectChange(None, item) for item in node_object(node))
     return (*interface_addresses(changes, node.config), *node.local_addresses)
 
 

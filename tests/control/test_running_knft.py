@@ -119,6 +119,17 @@ def test_status_of_a_ready_process(daemon: ControlledKnft) -> None:
     assert "\nIPv4          in force; last sync " in text
 
 
+def test_lint_compares_a_change_with_the_objects_of_the_running_knft(daemon: ControlledKnft, tmp_path: Path) -> None:
+    """All endpoints are on node-2."""
+    changed = tmp_path / "changed.json"
+    changed.write_text(json.dumps(service("web", 1, internalTrafficPolicy="Local")))
+    done = knft(daemon.namespace, "lint", "-f", str(changed), "--against-daemon", "-o", "json", check=False)
+    change = json.loads(done.stdout)["change"]
+    assert change["nodes"] == ["node-1"]
+    assert {(each["service"], each["after"]) for each in change["traffic"]} == {("default/web:http", "is dropped")}
+    assert {each["id"] for each in change["new_findings"]} == {"internal-policy-local"}
+
+
 def numbers(status: dict[str, Any]) -> dict[str, int]:
     """Return the numbers of a status that depend on the manifests, which other tests change, too."""
     family = status["families"]["IPv4"]

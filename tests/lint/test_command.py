@@ -11,12 +11,16 @@ from click.testing import CliRunner, Result
 import knft.lint.report as form
 from knft.cli.commands import cli
 from knft.cli.lint_text import format_report
-from knft.errors import KnftError
-from tests.lint.objects import TWO_NODES, Object, endpoint, endpoint_slice, node_port, service
+from knft.config import Config
+from knft.control.object_reader import ObjectReader
+from knft.errors import KnftError, NoDaemonError
+from knft.source.decode import decode
+from tests.lint.objects import TWO_NODES, Object, endpoint, endpoint_slice, node_port, service, service_cidr
 from tests.lint.test_broken_clusters import FOLDER as BROKEN
 from tests.lint.test_checks import linted
 from tests.support.json_schema import schema_of
 from tests.support.knft_command import write_manifests
+from tests.support.memory_daemon import MemoryDaemon
 
 SCHEMA = Path(form.__file__).with_name("report.schema.json")
 GOLDEN = Path(__file__).parent / "golden"
@@ -133,6 +137,80 @@ def test_services_that_only_the_earlier_manifests_have_are_counted(tmp_path: Pat
     one = "1 Service of --against is not in -f and counts as deleted"
     assert report_of("-f", less, "--against", all_objects, *cidr).notes == (one,)
     assert report_of("-f", all_objects, "--against", changed, *cidr).notes == ()
+
+
+def test_partial_manifests_have_only_the_changed_objects(tmp_path: Path) -> None:
+    """Other objects stay, so the result is that of all objects after the change."""
+    web, api = node_port(), service("api", clusterIP="10.96.0.11")
+    slices = (endpoint_slice(), endpoint_slice(service="api"))
+    last = service("zoo", clusterIP="10.96.0.12", externalIPs=["203.0.113.9"])
+    before = written(tmp_path / "before", web, api, last, *slices, *TWO_NODES)
+    changed = node_port(externalTrafficPolicy="Local", externalIPs=["203.0.113.9"])
+    after = written(tmp_path / "after", changed, api, last, *slices, *TWO_NODES)
+    part = written(tmp_path / "part", changed)
+    cidr = ("--cluster-cidr", "10.244.0.0/16")
+    found = report_of("-f", part, "--partial", "--against", before, *cidr)
+    assert found == report_of("-f", after, "--against", before, *cidr)
+    assert found.change is not None
+    assert {each.service for each in found.change.traffic} == {"shop/web:http"}
+    piped = invoke("-f", "-", "--partial", "--against", before, *cidr, stdin=(Path(part) / "objects.yaml").read_text())
+    assert piped.stdout.startswith("packets of 1 Service are treated differently on 2 of 2 nodes; ")
+
+
+def test_running_knft_has_the_objects_before_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are those of its node, with its settings; of other nodes it has the names only."""
+    objects = (
+        node_port(trafficDistribution="PreferClose"),
+        endpoint_slice(),
+        service("api", clusterIP="10.96.0.11"),
+        endpoint_slice(service="api"),
+        service("dns", clusterIP="10.96.0.12"),
+        TWO_NODES[1],
+        service_cidr("10.96.0.0/16"),
+    )
+    config = Config("node-2", cluster_cidrs=("10.244.0.0/16",))
+    daemon = MemoryDaemon(config, ("192.0.2.12",))
+    daemon.add(*decode(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()).objects)
+    monkeypatch.setattr("knft.control.object_reader.ObjectReader", lambda: daemon.reader)
+
+    changed = node_port(externalTrafficPolicy="Local", trafficDistribution="PreferClose")
+    found = report_of("-f", written(tmp_path / "part", changed), "--against-daemon")
+    before = written(tmp_path / "before", *objects, TWO_NODES[0])
+    flags = ("--partial", "--node", "node-2", "--cluster-cidr", "10.244.0.0/16")
+    expected = report_of("-f", str(tmp_path / "part"), "--against", before, *flags)
+    assert found.change is not None
+    assert expected.change is not None
+    assert found.change.traffic == expected.change.traffic
+    assert {(each.service, each.nodes) for each in found.change.traffic} == {("shop/web:http", ("node-2",))}
+    assert found.findings == expected.findings
+    assert {each.id for each in expected.change.new_findings} == set()
+    assert {each.id for each in found.change.new_findings} == {"prefer-close"}
+    (note,) = found.notes
+    assert note.startswith("the objects before the change are those of the running knft (pid ")
+    assert note.endswith("on its node only, and findings about fields that knft does not keep count as new")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--partial",), "--partial requires --against: name the manifests before the change, with all objects"),
+        (("--against-daemon", "--against", "x"), "--against cannot be used with --against-daemon; leave out one"),
+        (("--against-daemon", "--node", "a"), "--node cannot be used with --against-daemon: the running knft has its"),
+    ],
+)
+def test_contradicting_flags_are_errors(tmp_path: Path, flags: tuple[str, ...], message: str) -> None:
+    with pytest.raises(KnftError) as raised:
+        invoke("-f", written(tmp_path / "objects", service()), *flags)
+    assert str(raised.value).startswith(message)
+
+
+def test_running_knft_that_does_not_answer_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_answer(path: str) -> bytes:
+        raise NoDaemonError(path)
+
+    monkeypatch.setattr("knft.control.object_reader.ObjectReader", lambda: ObjectReader(no_answer))
+    with pytest.raises(NoDaemonError):
+        invoke("-f", written(tmp_path / "objects", service()), "--against-daemon")
 
 
 def test_findings_that_existed_before_the_change_are_counted() -> None:
