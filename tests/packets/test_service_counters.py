@@ -1,6 +1,8 @@
 """The connections that the elements of sets count equal those that clients made (docs/design/service-counters.md)."""
 
 import itertools
+import socket
+import struct
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,10 +23,12 @@ from knft.sync.report import SyncReport
 from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.kernel_harness import CONFIG
 from tests.support.lab.outcomes import Answered, Outcome, Protocol, Rejected, Silent
+from tests.support.lab.plan import Version
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import NO_ANSWER, dial, dial_many
 from tests.support.scenario import VERSIONS, address
+from tests.support.waiting import TIMEOUT
 
 pytestmark = pytest.mark.kernel
 COUNTED = structs.replace(CONFIG, service_counters=True)
@@ -37,6 +41,10 @@ DENIED = 0.05
 CHANGES = 1000
 RESTARTS = 0.05
 """The probability of a restart of knft after a change."""
+RESET_PORT, SOURCE_PORT = 8081, 40000
+SOURCE_PORTS = itertools.cycle(range(1024, 65536))
+"""Ports in turn: those that the kernel chooses can have a conntrack entry, and such a connection may not be counted.
+See docs/operations/metrics.md#service-connections."""
 
 
 class CountedNode(ProgrammedNode):
@@ -173,6 +181,40 @@ def test_connections_outside_the_source_ranges_are_dropped_and_counted(node: Cou
     assert {found.new for found in node.read().values()} == {4}
 
 
+@pytest.mark.parametrize(("reset_by", "second_pod", "counted"), [("client", "local-2", 2), ("server", "local-1", 1)])
+def test_a_connection_is_not_counted_if_the_kernel_keeps_the_entry_of_a_reset_one(
+    node: CountedNode, reset_by: str, second_pod: str, counted: int
+) -> None:
+    """The client connects twice from one port. If the server reset the first connection, the entry is not replaced."""
+    for version in VERSIONS:
+        for endpoint, pod in (("local-1", "local-1"), ("local-2", second_pod)):
+            node.apply([_service("web", 90), endpoints("web", endpoint, http=RESET_PORT)])
+            _connect_and_reset(node.lab, pod, version, reset_by)
+    assert node.read() == {_name("web", "tcp"): Connections(counted * len(VERSIONS))}
+
+
+def _connect_and_reset(lab: Lab, pod: str, version: Version, reset_by: str) -> None:
+    """Connect from ``SOURCE_PORT`` to a server that listens on the pod; return when the reset was received."""
+    family = socket.AF_INET if version == 4 else socket.AF_INET6
+    with lab.host(pod).namespace.entered():
+        listening = socket.create_server((lab.host(pod).address(version), RESET_PORT), family=family)
+    with lab.host("outside").namespace.entered():
+        client = socket.socket(family)
+    with listening, client:
+        listening.settimeout(TIMEOUT)
+        client.settimeout(TIMEOUT)
+        client.bind(("", SOURCE_PORT))
+        client.connect((address("cluster.90", version), 80))
+        server, _ = listening.accept()
+        with server:
+            server.settimeout(TIMEOUT)
+            resetting, other = (server, client) if reset_by == "server" else (client, server)
+            resetting.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            resetting.close()
+            with pytest.raises(ConnectionResetError):
+                other.recv(1)
+
+
 class Client:
     """A thread that connects from outside until the block ends."""
 
@@ -185,7 +227,7 @@ class Client:
     def _connect(self) -> None:
         while not self._stop.is_set():
             for target in self._targets:
-                self.servers += dial_many(self._lab.host("outside"), target, 80, "tcp", 5)
+                self.servers += dial_many(self._lab.host("outside"), target, 80, "tcp", 5, source_ports=SOURCE_PORTS)
 
     def __enter__(self) -> Counter[str]:
         self._thread.start()
@@ -227,5 +269,5 @@ def test_counting_can_be_turned_on_and_off_while_clients_connect(node: CountedNo
     assert servers[NO_ANSWER] == 0
     assert servers.total() > 0
     before = node.read().get(_name("web", "tcp"), Connections()).new
-    dial_many(node.lab.host("outside"), address("cluster.90", 4), 80, "tcp", 3)
+    dial_many(node.lab.host("outside"), address("cluster.90", 4), 80, "tcp", 3, source_ports=SOURCE_PORTS)
     assert node.read()[_name("web", "tcp")].new == before + 3

@@ -15,7 +15,7 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from typing import NamedTuple, Self
 
@@ -35,6 +35,7 @@ _SOCKET_TYPES: dict[AnyProtocol, tuple[socket.SocketKind, int]] = {
 }
 # The kernel gives raw sockets no port. Ports are used in turn, so that none belongs to a known conntrack entry.
 _PORTS = itertools.cycle(range(20000, 60000))
+_CHOSEN_BY_THE_KERNEL = itertools.repeat(0)
 # Closing resets the connection: there is no TIME_WAIT, and the port is free at once.
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _REFUSED = {errno.ECONNREFUSED, errno.ECONNRESET}
@@ -102,14 +103,17 @@ def dial_many(
     count: int,
     *,
     source: str | None = None,
+    source_ports: Iterator[int] = _CHOSEN_BY_THE_KERNEL,
     timeout: float = TIMEOUT,
 ) -> Counter[str]:
-    """Connect ``count`` times, one after the other and each from a new port; return how often each server answered."""
-    request = _Request(destination, port, protocol, source, 0)
+    """Connect ``count`` times, one after the other; return how often each server answered.
+
+    Each connection has the next of ``source_ports``. The kernel may choose a port again within seconds.
+    """
     names: Counter[str] = Counter()
     with host.namespace.entered():
-        for _ in range(count):
-            names[_server_of(request, timeout)] += 1
+        for source_port in itertools.islice(source_ports, count):
+            names[_server_of(_Request(destination, port, protocol, source, source_port), timeout)] += 1
     return names
 
 
