@@ -40,6 +40,7 @@ run() { # NODE [FLAG ...]
     # For each node again: a change after the capture is a difference.
     kubectl get nodes,services,endpointslices,servicecidrs --all-namespaces --output=yaml >"$folder/objects.yaml" ||
         return
+    # shellcheck disable=SC2086 # a flag, or none
     sh "$(dirname "$0")/node-command.sh" -i "$node" knft "$command" $live --filename=- --node="$node" $config "$@" \
         <"$folder/objects.yaml"
 }

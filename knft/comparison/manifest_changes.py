@@ -51,7 +51,10 @@ def affected_objects(changed: Iterable[KubeObject], before: Changes, after: Chan
     if any(isinstance(item, Node | ServiceCIDR) for item in changed):
         return before, after
     services = (change.current for change in (*before, *after) if isinstance(change.current, Service))
-    names = {name for item in changed if (name := service_of(item)) is not None}
+    # An EndpointSlice may have belonged to another Service.
+    keys = {(type(item), item.key) for item in changed}
+    earlier = (item.current for item in before if item.current and (type(item.current), item.current.key) in keys)
+    names = {name for item in (*changed, *earlier) if (name := service_of(item)) is not None}
     names |= ClaimIndex(services).claimants(names, ())
     return only_services(before, names), only_services(after, names)
 

@@ -157,6 +157,16 @@ def test_partial_manifests_have_only_the_changed_objects(tmp_path: Path) -> None
     assert piped.stdout.startswith("packets of 1 Service are treated differently on 2 of 2 nodes; ")
 
 
+def test_endpoint_slice_that_moves_to_another_service_changes_both(tmp_path: Path) -> None:
+    web, api = service(), service("api", clusterIP="10.96.0.11")
+    moving = endpoint_slice(service="api", name="moving")
+    before = written(tmp_path / "before", web, api, moving, *TWO_NODES)
+    part = written(tmp_path / "part", endpoint_slice(service="web", name="moving"))
+    change = report_of("-f", part, "--partial", "--against", before, "--cluster-cidr", "10.244.0.0/16").change
+    assert change is not None
+    assert {each.service for each in change.traffic} == {"shop/api:http", "shop/web:http"}
+
+
 def test_running_knft_has_the_objects_before_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are those of its node, with its settings; of other nodes it has the names only."""
     objects = (
