@@ -53,6 +53,9 @@ class KernelTable:
         self._name = name
         self._ownership = ownership if ownership is not None and ownership.is_supported else None
         self._cache_filter = cache_filter
+        self._may_filter = True
+        """Whether the filter is used: not after it was refused, until a transaction writes chains. In a first sync, its
+        chain does not exist yet when many endpoints are sent."""
 
     def read(self) -> TableListing | None:
         """Return the table's contents, or None if the table does not exist."""
@@ -177,22 +180,20 @@ class KernelTable:
             )
 
     def commit(self, transaction: Transaction) -> None:
-        """Send a transaction, unless it is empty."""
+        """Send a transaction, unless it is empty; with the cache filter, if it may have one."""
         with self._keeping_ownership():
-            if not transaction.is_empty and not self._commit_with_filter(transaction):
-                self._library.run(transaction_commands(transaction))
+            if transaction.is_empty:
+                return
+            filtered = self._cache_filter.commands(transaction) if self._cache_filter and self._may_filter else None
+            if filtered is not None and self._is_committed(filtered):
+                return
+            self._library.run(transaction_commands(transaction))
+            self._may_filter = transaction.writes_chains or (self._may_filter and filtered is None)
 
-    def _commit_with_filter(self, transaction: Transaction) -> bool:
-        """Send a transaction with the cache filter, if it has one; return whether it was committed.
-
-        The filter itself may be refused, if another program has deleted the chain. Without it, the transaction succeeds
-        then, or the error is the transaction's own.
-        """
-        commands = self._cache_filter.commands(transaction) if self._cache_filter is not None else None
-        if commands is None:
-            return False
+    def _is_committed(self, filtered: str) -> bool:
+        """Run commands with the cache filter; return False if they are refused, maybe because of the filter."""
         try:
-            self._library.run(commands, terse=True)
+            self._library.run(filtered, terse=True)
         except UnavailableError:
             raise
         except KernelError:
