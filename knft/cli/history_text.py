@@ -16,7 +16,7 @@ from knft.control.messages import (
     SyncFailure,
     TableChange,
 )
-from knft.present.formatting import format_count
+from knft.counts import format_count
 
 _INDENT = "    "
 

@@ -6,8 +6,9 @@ from msgspec import Struct
 
 from knft.cli.text_layout import format_seconds, wrapped
 from knft.control.messages import AuditStatus, ConntrackStatus, FamilyStatus, SourceStatus, Status
+from knft.counts import format_count
 from knft.explain.words import time_text
-from knft.present.formatting import escape_invisible, format_count
+from knft.present.formatting import escape_invisible
 from knft.present.layout import styled
 
 _LABEL_WIDTH = 14
