@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from knft.model.endpoint import Endpoint
+from knft.model.endpoint import Endpoint, endpoint_is_ready
 from knft.model.plan import CategorizedEndpoints
 from knft.model.service_port import ServicePort
 
@@ -16,7 +16,7 @@ def categorize_endpoints(endpoints: Endpoints, port: ServicePort, node_name: str
     cluster: Endpoints = ()
     hint_filter: _EndpointFilter | None = None
     if port.uses_cluster_endpoints:
-        ready = [e for e in endpoints if e.traits.ready]
+        ready = list(filter(endpoint_is_ready, endpoints))
         hint_filter = _hint_filter(ready, node_name, zone)
         # The same tuple if all are in it, because that takes no memory.
         cluster = endpoints if hint_filter is None and len(ready) == len(endpoints) else _chosen(ready, hint_filter)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from knft.config import Config
 from knft.families import Family
 from knft.model import addresses
-from knft.model.endpoint import Endpoint
+from knft.model.endpoint import Endpoint, endpoint_is_local, endpoint_target
 from knft.model.names import ServicePortName
 from knft.model.node import NodeView
 from knft.model.plan import Frontend, FrontendKind, ServicePlan, TrafficAction
@@ -149,7 +149,7 @@ def render_node(node: NodeView, config: Config) -> Fragment:
 
 def _hairpins(plan: ServicePlan) -> list[tuple[str, Key]]:
     protocol = NFT_PROTOCOLS[plan.port.protocol]
-    local = [endpoint.target for endpoint in plan.endpoints.all_reachable if endpoint.traits.is_local]
+    local = map(endpoint_target, filter(endpoint_is_local, plan.endpoints.all_reachable))
     return [(names.HAIRPIN, (address, address, protocol, port)) for address, port in local]
 
 
@@ -220,7 +220,7 @@ def _arrays(kind: PoolKind, frontend: Frontend) -> tuple[ArrayName, ArrayName]:
 
 
 def _targets(endpoints: tuple[Endpoint, ...]) -> tuple[Target, ...]:
-    return tuple([endpoint.target for endpoint in endpoints])
+    return tuple(map(endpoint_target, endpoints))
 
 
 def _shared_chains(plan: ServicePlan, frontend: Frontend) -> tuple[SharedChain, ...]:

@@ -12,7 +12,7 @@ from msgspec import Struct, structs
 from knft.control.messages import Cause, EndpointChange, Entry, FirstSync, History, SyncFailure, TableChange, entry_time
 from knft.decide.endpoints import categorize_endpoints
 from knft.families import Family
-from knft.model.endpoint import Endpoint, endpoint_key
+from knft.model.endpoint import Endpoint, endpoint_key, endpoint_target
 from knft.model.names import ServicePortName
 from knft.model.service_port import ServicePort
 from knft.serve.change_causes import EventFinder
@@ -205,7 +205,7 @@ def _reachable(port: ServicePort | None, endpoints: tuple[Endpoint, ...], state:
     if port is None:
         return set()
     node = state.node
-    return {endpoint.target for endpoint in categorize_endpoints(endpoints, port, node.name, node.zone).all_reachable}
+    return set(map(endpoint_target, categorize_endpoints(endpoints, port, node.name, node.zone).all_reachable))
 
 
 def _endpoint_change(

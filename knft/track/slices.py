@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import repeat
+from operator import attrgetter
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -35,6 +37,8 @@ def ports_of(slices: Iterable[EndpointSlice]) -> frozenset[PortKey]:
         if port.name is not None and port.port
     )
 
+
+_addresses_of = attrgetter("addresses")
 
 EndpointsByPort = dict[PortKey, tuple[Endpoint, ...]]
 
@@ -175,14 +179,14 @@ def _differs(slices: _ServiceSlices, name: str, record: _PendingSlice) -> bool:
 def expand_slice(endpoint_slice: EndpointSlice, node_name: str) -> EndpointsByPort:
     """Return the endpoints of one slice by port, without unusable ports and endpoints."""
     by_port: EndpointsByPort = {}
-    with_address = [endpoint for endpoint in endpoint_slice.endpoints or () if endpoint.addresses]
+    with_address = list(filter(_addresses_of, endpoint_slice.endpoints or ()))
     texts = addresses.canonical_texts([endpoint.addresses[0] for endpoint in with_address])
-    described = list(zip(texts, _traits_of(with_address, node_name), strict=True))
+    traits = _traits_of(with_address, node_name)
     for port in endpoint_slice.ports or ():
         if port.name is None or not port.port:
             continue
         number, key = port.port, _port_key(port.name, port.protocol or "TCP")
-        endpoints = tuple([Endpoint((address, number), traits) for address, traits in described])
+        endpoints = tuple(map(Endpoint, zip(texts, repeat(number), strict=False), traits))
         # Two ports of a slice may have the same name and different numbers.
         by_port[key] = by_port[key] + endpoints if key in by_port else endpoints
     return by_port
@@ -236,7 +240,7 @@ def merge(parts: Iterable[EndpointsByPort]) -> EndpointsByPort:
                 merged[port] = keyed  # Of nearly all Services, which have one slice.
             else:
                 _merge_into(merged.setdefault(port, {}), endpoints)
-    return {port: tuple([by_key[key] for key in sorted(by_key)]) for port, by_key in merged.items() if by_key}
+    return {port: tuple(map(by_key.__getitem__, sorted(by_key))) for port, by_key in merged.items() if by_key}
 
 
 def _by_key(endpoints: Iterable[Endpoint]) -> dict[str, Endpoint]:
