@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from knft.app.leftovers import KubeProxyLeftovers
 from knft.app.log_writer import LogWriter
+from knft.counts import format_count
 from knft.errors import KernelError
 from knft.kernel.privileges import die_with_parent
 from knft.kernel.table_flags import table_flags
-from knft.leftovers.messages import describe_found_chains, format_count, leftover_warning
+from knft.leftovers.messages import describe_found_chains, leftover_warning
 from knft.leftovers.names import DEVICE, TABLES
 from knft.memory_errors import exit_if_out_of_memory
 from knft.proxy_mode import Mode

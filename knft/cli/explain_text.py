@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from knft.cli.text_layout import Layout
+from knft.counts import format_number
 from knft.explain.explanation import ExplainedEndpoint, ExplainedFrontend, ExplainedPort, Explanation
 from knft.explain.outcomes import ClientOutcome
-from knft.present.formatting import format_number
 
 _CLIENTS = {"outside": "from outside", "pod": "from pods", "any": "from any host", "node": "from this node"}
 _COLUMNS = ("address", "pod", "node", "zone", "state", "clients", "connections")

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from knft.cli.text_layout import format_seconds, wrapped
 from knft.control.messages import Cause, EndpointChange, Entry, FirstSync, History, TableChange
-from knft.present.formatting import format_count
+from knft.counts import format_count
 
 _INDENT = "    "
 

@@ -7,12 +7,13 @@ from functools import partial
 from knft.app.leftovers import KubeProxyLeftovers
 from knft.cli.output import Output
 from knft.cli.table_removal import WOULD_BE_REMOVED, remove_table
+from knft.counts import format_count
 from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel import ipvs, xtables
 from knft.kernel.probe import require_privilege
 from knft.kernel.process import WorkerProcess
-from knft.leftovers.messages import describe_each_removed, describe_removed_chains, format_count
+from knft.leftovers.messages import describe_each_removed, describe_removed_chains
 from knft.leftovers.names import DEVICE
 from knft.leftovers.names import TABLE as KUBE_PROXY_TABLE
 from knft.proxy_mode import Mode

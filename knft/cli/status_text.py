@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from knft.cli.text_layout import format_seconds, wrapped
 from knft.control.messages import AuditStatus, ConntrackStatus, FamilyStatus, SourceStatus, Status
+from knft.counts import format_count
 from knft.explain.words import time_text
-from knft.present.formatting import format_count
 from knft.present.layout import styled
 
 _LABEL_WIDTH = 14

@@ -4,11 +4,11 @@ import json
 from collections import Counter
 
 from knft.cli.output import Output
+from knft.counts import format_count
 from knft.families import Family
 from knft.kernel.listings import list_table_json
 from knft.kernel.process import WorkerProcess
 from knft.kernel.table import KernelTable
-from knft.leftovers.messages import format_count
 
 WOULD_BE_REMOVED = "would be removed"
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from knft.counts import format_count
 from knft.leftovers.chains import ChainPlan
 from knft.proxy_mode import Mode
 
@@ -10,11 +11,6 @@ _LEFTOVERS = {
     Mode.IPVS: "IPVS rules, sets and servers",
     Mode.NFTABLES: "nftables tables",
 }
-
-
-def format_count(number: int, noun: str) -> str:
-    """Return ``1 chain``, ``2 chains``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def describe_found_chains(backend: str, plan: ChainPlan) -> str:

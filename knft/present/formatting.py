@@ -1,6 +1,8 @@
-"""Formats numbers for reports, and escapes untrusted text."""
+"""Formats counts for reports, and escapes untrusted text."""
 
 import re
+
+from knft.counts import format_count
 
 _INVISIBLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
@@ -19,17 +21,6 @@ def truncated(text: str, max_length: int) -> str:
     return text if omitted <= 0 else f"{text[:max_length]}… ({format_count(omitted, 'more character')})"
 
 
-def format_number(count: int) -> str:
-    """Return a number with a space between thousands."""
-    return f"{count:,}".replace(",", " ")
-
-
 def format_packet_kinds(count: int) -> str:
     """Return a number of packet classes, as readers know them."""
     return f"{count} {'kind' if count == 1 else 'kinds'} of packets"
-
-
-def format_count(count: int, noun: str) -> str:
-    """Return a number with its noun, in the plural unless it is 1."""
-    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
-    return f"{format_number(count)} {noun if count == 1 else plural}"

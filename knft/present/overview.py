@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from knft.counts import format_count
 from knft.interpret.compare.findings import Counts
 from knft.interpret.compare.report import MAX_EXAMPLES, DifferenceGroup, Example, Report, Result, UninterpretedRule
-from knft.present.formatting import format_count, format_packet_kinds
+from knft.present.formatting import format_packet_kinds
 
 
 class Cause(Struct, frozen=True):

@@ -10,9 +10,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 from msgspec import Struct
 
+from knft.counts import format_count, format_number
 from knft.interpret.compare.deciding_rules import format_decision
 from knft.interpret.compare.report import DifferenceGroup, Example, ObservedOutcome, Report
-from knft.present.formatting import escape_invisible, format_count, format_number, truncated
+from knft.present.formatting import escape_invisible, truncated
 from knft.present.highlight import highlighted
 from knft.present.overview import Cause, Overview, Row, overview
 
