@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from knft.cli.text_layout import format_seconds
 from knft.control.messages import Counters, FrontendCounters, SyncTotals
+from knft.counts import format_count
 from knft.present.formatting import escape_invisible
 
 Sorting = Literal["rate", "refused", "total", "name"]
@@ -152,9 +153,18 @@ def format_top(top: Top, selection: Selection, width: int | None = None, height:
     Long names are shortened, so that the numbers beside them are visible.
     """
     node = [f"node {escape_invisible(top.node)}"] if top.node else []
-    lines = [*node, *_sync_lines(top.syncs), "", *_connection_lines(top, selection, width)]
-    shown = lines if height is None else lines[:height]
-    return "".join(f"{(line if width is None else line[:width]).rstrip()}\n" for line in shown)
+    head = [*node, *_sync_lines(top.syncs), ""]
+    room = None if height is None else height - len(head)
+    lines = [*head, *_shown(list(_connection_lines(top, selection, width)), room)][:height]
+    return "".join(f"{(line if width is None else line[:width]).rstrip()}\n" for line in lines)
+
+
+def _shown(lines: list[str], room: int | None) -> list[str]:
+    """Return the lines for which there is room; if rows are left out, the last line says how many."""
+    if room is None or len(lines) <= room:
+        return lines
+    visible = max(room - 1, 1)  # the names of the columns
+    return [*lines[:visible], f"{format_count(len(lines) - visible, 'more row')} below"]
 
 
 def _sync_lines(syncs: Sequence[SyncRate]) -> Iterator[str]:

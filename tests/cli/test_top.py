@@ -101,6 +101,16 @@ def test_first_line_names_the_node() -> None:
         assert format_top(found, Selection()).splitlines()[0] == "node node-1"
 
 
+@pytest.mark.parametrize(
+    ("height", "last"),
+    [(20, "shop/db"), (7, "shop/db"), (6, "2 more rows below"), (5, "SERVICE"), (3, "IPv6"), (0, "")],
+)
+def test_rows_without_room_are_counted(height: int, last: str) -> None:
+    lines = format_top(TOP, Selection(), 80, height).splitlines()
+    assert len(lines) <= height
+    assert "".join(lines[-1:]).startswith(last)
+
+
 def test_text_without_connections() -> None:
     """Without --service-counters there are syncs alone."""
     other = structs.replace(AFTER, is_counting=False, read=None, frontends=())
