@@ -24,7 +24,7 @@ from knft.interpret.compare.services import ServiceNames
 from knft.interpret.outcomes import PacketClass
 from knft.interpret.ranges import LOOPBACK, Ranges, subtract
 from knft.interpret.rules import State
-from knft.interpret.trace import Trace, TracedClient, Tracer, is_input_missing, undecided_case
+from knft.interpret.trace import FindEntries, Trace, TracedClient, Tracer, is_input_missing, undecided_case
 from knft.proxy_mode import Mode
 
 STATUS_INPUT_MISSING = 3
@@ -35,13 +35,17 @@ _MISSING = "the node's addresses are unknown, and if {} is one of them, the pack
 
 
 class RuleSource(Struct, frozen=True):
-    """The rules to trace with their name, rule sets that name the Services, and the node's addresses."""
+    """The rules to trace with their name, rule sets that name the Services, and the node's addresses.
+
+    ``find_entries`` finds affinity entries that the rules do not have.
+    """
 
     name: str
     rules: Rules
     rules_with_service_names: Rules
     node_addresses: dict[IpVersion, Ranges]
     warnings: tuple[str, ...] = ()
+    find_entries: FindEntries | None = None
 
 
 def trace(*, output: str, **options: Any) -> int:  # noqa: ANN401 - click's values
@@ -68,7 +72,8 @@ def trace_packet(query: PacketQuery, source: RuleSource) -> Trace:
     to = query.to
     packet = packet_class(query, to, rules, node_addresses)
     tracer = Tracer(rules, node_addresses)
-    client = _client(query, packet, tracer, packet_class(query, query.remembered_through or to, rules, node_addresses))
+    earlier = packet_class(query, query.remembered_through or to, rules, node_addresses)
+    client = _client(query, packet, tracer, earlier, source.find_entries)
     listed = [one for one in (source.rules_with_service_names.get(version), rules) if one is not None]
     names = ServiceNames(listed)
     ways = tracer.alternatives(packet, client)
@@ -100,11 +105,13 @@ def _is_served_if_local(tracer: Tracer, packet: PacketClass, client: TracedClien
     return any(end.endpoint for case in cases for end in case.ends)
 
 
-def _client(query: PacketQuery, packet: PacketClass, tracer: Tracer, earlier: PacketClass) -> TracedClient:
+def _client(
+    query: PacketQuery, packet: PacketClass, tracer: Tracer, earlier: PacketClass, find_entries: FindEntries | None
+) -> TracedClient:
     """Return the client and its affinity entries; ``earlier`` are packets of its earlier connection."""
     endpoint = query.remembered
     if endpoint is None:
-        return tracer.client_in_rule_set(packet, query.source)
+        return tracer.client_in_rule_set(packet, query.source, find_entries)
     states: frozenset[State] = frozenset({"new"})
     opening = msgspec.structs.replace(earlier, fields=earlier.fields._replace(states=states))
     found = tracer.client_sent_to(opening, endpoint.address, endpoint.port)
@@ -150,6 +157,7 @@ def _rendered_source(options: dict[str, Any]) -> RuleSource:
 
 
 def _live_source(options: dict[str, Any]) -> RuleSource:
+    from knft.comparison.entries import entries_of_client  # noqa: PLC0415 - netlink
     from knft.comparison.live import read_live_knft  # noqa: PLC0415 - netlink
 
     found = read_live_knft()
@@ -157,4 +165,4 @@ def _live_source(options: dict[str, Any]) -> RuleSource:
         msg = "this machine has no table of knft: name manifests with -f, or captures such as --iptables-save"
         raise CaptureError(msg)
     node_addresses = address_ranges((*found.addresses, *_addresses_from_flags(options)))
-    return RuleSource("knft's tables on this machine", found.rules, {}, node_addresses)
+    return RuleSource("knft's tables on this machine", found.rules, {}, node_addresses, find_entries=entries_of_client)

@@ -1,11 +1,13 @@
 """Reads entries of this machine's kernel for ``knft explain``: of session affinity, and of conntrack."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 
 from knft.decide.stale_flows import packed_address, packed_socket
 from knft.explain.connections import ConnectionCount
-from knft.families import Family
+from knft.families import FAMILY_OF_VERSION, Family, IpVersion
+from knft.interpret.compare.formatting import format_address
+from knft.interpret.outcomes import AffinityEntry
 from knft.kernel.addresses import local_addresses
 from knft.kernel.affinity_reader import client_seconds, count_clients
 from knft.kernel.connections import Connection, count_connections
@@ -29,6 +31,14 @@ class KernelEntries:
     def seconds(self, family: Family, ids: frozenset[int], client: str) -> dict[int, int]:
         """Return the seconds until the entries of a client expire, by endpoint ID; raise KernelError."""
         return client_seconds(family.number, TABLE, CLIENTS, ids, client)
+
+
+def entries_of_client(version: IpVersion, client: int, entries: Iterable[AffinityEntry]) -> frozenset[AffinityEntry]:
+    """Return which of the affinity entries in rules a client has in this machine's kernel; raise KernelError."""
+    family = FAMILY_OF_VERSION[version]
+    by_id = {entry[1][0]: entry for entry in entries if entry[0] == f"{family.nft} {TABLE} {CLIENTS}"}
+    found = client_seconds(family.number, TABLE, CLIENTS, by_id, format_address(version, client))
+    return frozenset(by_id[number] for number in found)
 
 
 def frontend_connections(family: Family, frontends: frozenset[FrontendKey]) -> Iterator[ConnectionCount]:

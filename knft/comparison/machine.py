@@ -11,7 +11,7 @@ from knft.families import Family, IpVersion
 from knft.kernel import ipvs, xtables
 from knft.kernel.addresses import local_addresses
 from knft.kernel.features import may_have_nf_tables
-from knft.kernel.listings import list_table_json
+from knft.kernel.listings import list_own_table_json, list_table_json
 from knft.kernel.process import WorkerProcess
 from knft.kernel.table_flags import table_flags
 from knft.leftovers.names import DEVICE, DEVICE_KIND, TABLES
@@ -100,7 +100,7 @@ def read_polled_state(*, with_sets: bool) -> tuple[str, ...]:
 def read_knft_tables(library: WorkerProcess) -> tuple[dict[IpVersion, str], frozenset[str]]:
     """Return knft's tables as JSON, and the machine's addresses; raise CaptureError."""
     try:
-        return (_tables(library, TABLE) if may_have_nf_tables() else {}), local_addresses()
+        return (_own_tables(library) if may_have_nf_tables() else {}), local_addresses()
     except KernelError as error:
         msg = f"cannot read knft's tables: {error}"
         raise CaptureError(msg) from error
@@ -116,8 +116,8 @@ def _read_all(library: WorkerProcess) -> MachineState:
         ipsets=_sets(saved, missing),
         virtual_servers=_servers(missing),
         ipvs_addresses=tuple(sorted(device.addresses)) if device is not None and device.kind == DEVICE_KIND else (),
-        kube_proxy_tables=_tables(library, TABLES[0][1]) if nf_tables else {},
-        knft_tables=_tables(library, TABLE) if nf_tables else {},
+        kube_proxy_tables=_kube_proxy_tables(library) if nf_tables else {},
+        knft_tables=_own_tables(library) if nf_tables else {},
         addresses=local_addresses(),
         unread_tables=unread_tables(saved) if nf_tables else (),
         missing_programs=tuple(missing),
@@ -152,8 +152,13 @@ def _servers(missing: list[str]) -> str:
     return found or ""
 
 
-def _tables(library: WorkerProcess, name: str) -> dict[IpVersion, str]:
-    found = {family.version: list_table_json(library, family, name) for family in Family}
+def _kube_proxy_tables(library: WorkerProcess) -> dict[IpVersion, str]:
+    found = {family.version: list_table_json(library, family, TABLES[0][1]) for family in Family}
+    return {version: text for version, text in found.items() if text is not None}
+
+
+def _own_tables(library: WorkerProcess) -> dict[IpVersion, str]:
+    found = {family.version: list_own_table_json(library, family, TABLE) for family in Family}
     return {version: text for version, text in found.items() if text is not None}
 
 

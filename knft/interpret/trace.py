@@ -4,12 +4,13 @@ The structs from ``TracedRule`` to ``Trace`` are the JSON output of ``knft trace
 from them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Literal
 
 from msgspec import Struct
 
+from knft.families import IpVersion
 from knft.interpret import reasons
 from knft.interpret.action_text import action_text
 from knft.interpret.compare import formatting
@@ -113,6 +114,9 @@ class TracedClient(Struct, frozen=True):
 
 NEW_TRACED_CLIENT = TracedClient()
 
+FindEntries = Callable[[IpVersion, int, frozenset[AffinityEntry]], Iterable[AffinityEntry]]
+"""Returns which of some affinity entries a client, an address, has."""
+
 
 class Tracer:
     """Traces packets through one rule set."""
@@ -139,11 +143,18 @@ class Tracer:
             else None
         )
 
-    def client_in_rule_set(self, packets: PacketClass, source: int) -> TracedClient:
-        """Return a client with the affinity entries that the captured rule set has of it and that the packet reads."""
-        present = frozenset(_entries_of(self._rules, source))
+    def client_in_rule_set(
+        self, packets: PacketClass, source: int, find_entries: FindEntries | None = None
+    ) -> TracedClient:
+        """Return a client with its affinity entries that the packet reads.
+
+        ``find_entries`` finds them; without it, they are those that the captured rule set has.
+        """
         read = frozenset[AffinityEntry]().union(*(path.read_entries for path in self._walker.paths(packets)))
-        return TracedClient("is remembered", present & read) if present & read else NEW_TRACED_CLIENT
+        present = read.intersection(
+            _entries_of(self._rules, source) if find_entries is None else find_entries(self._version, source, read)
+        )
+        return TracedClient("is remembered", present) if present else NEW_TRACED_CLIENT
 
     def _case(self, given: PacketFields, piece: Piece, *, to_cluster_ip: bool) -> TracedCase:
         trails = [rule_hits(path.trail) for path in piece.left]

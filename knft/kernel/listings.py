@@ -3,12 +3,70 @@
 The commands use it; KernelTable reads the table that a sync changes.
 """
 
+import msgspec
+
 from knft.errors import KernelError, LibraryDiedError
 from knft.families import Family
+from knft.kernel import netlink_socket
 from knft.kernel.command_runner import CommandRunner
+from knft.kernel.generation import generation
 from knft.kernel.newer_sets import library_death_error
+from knft.kernel.table import KernelTable
+from knft.nft.codec.elements import FOREIGN_VERDICT
+from knft.nft.codec.listed_table import listed_element
+from knft.nft.codec.listing import TableListing
 
 _NO_SUCH_TABLE = "No such file or directory"
+_NETFILTER = 12  # NETLINK_NETFILTER
+_ANSWER_TIMEOUT_SECONDS = 60
+_ATTEMPTS = 3
+"""How often knft's table is read in all if a transaction is committed meanwhile."""
+
+
+def list_own_table_json(library: CommandRunner, family: Family, name: str) -> str | None:
+    """Return knft's table as ``list_table_json`` does, but without the elements that packets have added to sets.
+
+    There may be millions of these. libnftables, which needs 2 KB of memory for an element, lists the rules alone; knft
+    reads the elements. If it cannot read all of them, or other transactions interrupt it, libnftables lists the table.
+    """
+    table = KernelTable(library, family, name)
+    for _ in range(_ATTEMPTS):
+        before = _generation()
+        try:
+            found = table.read()
+        except KernelError:
+            break
+        listed = table.list_json() if found is not None else None
+        if found is None or listed is None:
+            return None
+        if not _is_readable(found):
+            break
+        if _generation() == before:
+            return _with_elements(listed, found)
+    return list_table_json(library, family, name)
+
+
+def _is_readable(found: TableListing) -> bool:
+    return not found.unreadable and FOREIGN_VERDICT not in found.contents.entries.values()
+
+
+def _with_elements(listed: str, found: TableListing) -> str:
+    elements = found.contents.elements()
+    document = msgspec.json.decode(listed)
+    for item in document["nftables"]:
+        container = item.get("set") or item.get("map") or {}
+        if container.get("name") in elements:
+            container["elem"] = [listed_element(key, value) for key, value in elements[container["name"]].items()]
+    return msgspec.json.encode(document).decode()
+
+
+def _generation() -> int:
+    try:
+        with netlink_socket.open_netlink(_NETFILTER, _ANSWER_TIMEOUT_SECONDS) as netlink:
+            return generation(netlink, 1)
+    except OSError as error:
+        msg = f"cannot open a netlink socket: {error.strerror}"
+        raise KernelError(msg) from error
 
 
 def list_table_json(library: CommandRunner, family: Family, name: str) -> str | None:

@@ -57,8 +57,8 @@ class KernelTable:
             listing, unreadable=frozenset(unreadable), must_be_replaced=not_owned or "dormant" in flags
         )
 
-    def _list(self, flags: frozenset[str]) -> TableListing | None:
-        """Return the table without elements, or None if the table does not exist."""
+    def list_json(self) -> str | None:
+        """Return the table without elements as JSON, or None if the table does not exist."""
         where = f"{self._family.nft} {self._name}"
         try:
             # For "list table", libnftables 1.0.6 reads all elements even if it lists none: 2 KB of memory each. For
@@ -73,12 +73,19 @@ class KernelTable:
                 return None
             msg = f"cannot list table {where}: {error}"
             raise type(error)(msg, error.detail) from error
+        return listed.strip().rpartition("\n")[2]
+
+    def _list(self, flags: frozenset[str]) -> TableListing | None:
+        """Return the table without elements, or None if the table does not exist."""
+        listed = self.list_json()
+        if listed is None:
+            return None
         try:
-            return parse_listing(listed.strip().rpartition("\n")[2], self._name)
+            return parse_listing(listed, self._name)
         except (ValueError, KeyError, TypeError) as error:
             if "owner" in flags and self._ownership is None:
                 raise self._owned_by_another() from error  # libnftables 1.0.6 truncates its listing.
-            msg = f"cannot parse table {where}: {error!r}"
+            msg = f"cannot parse table {self._family.nft} {self._name}: {error!r}"
             raise KernelError(msg) from error
 
     def dynamic_elements(self) -> dict[str, dict[Key, Value]]:

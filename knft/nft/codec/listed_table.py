@@ -27,7 +27,7 @@ def _objects(table: Table) -> Iterator[Json]:
         elements = table.elements.get(container.name, {})
         listed: Json = {**where, "name": container.name, **_declaration(container)}
         if elements:
-            listed["elem"] = [_element(key, value) for key, value in elements.items()]
+            listed["elem"] = [listed_element(key, value) for key, value in elements.items()]
         yield {"map" if container.is_map else "set": listed}
     for chain in table.chains:
         yield {"chain": where | chain_json(chain)}
@@ -36,7 +36,8 @@ def _objects(table: Table) -> Iterator[Json]:
             yield {"rule": {**where, "chain": chain.name, **rule_json(rule)}}
 
 
-def _element(key: Key, value: Value) -> Any:  # noqa: ANN401 - JSON has every type
+def listed_element(key: Key, value: Value) -> Any:  # noqa: ANN401 - JSON has every type
+    """Return an element as libnftables lists it."""
     if isinstance(value, int):  # libnftables accepts a number, and lists it as a packet's priority.
         return [{"concat": key}, f"{value >> 16:x}:{value & 0xFFFF:x}"]
     return element_json(key, value)
