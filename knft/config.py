@@ -38,6 +38,8 @@ class Config(Struct, frozen=True):
     sync_burst: int = 1
     service_counters: bool = False
     """Whether elements of sets count the connections to each Service port."""
+    drop_invalid_packets: bool = False
+    """Whether forwarded packets are dropped if conntrack finds them INVALID."""
 
     @property
     def masquerade_mark(self) -> int:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from knft.app.foreign_sets import delete_foreign_newer_sets
 from knft.app.instance_lock import take_instance_lock
@@ -26,7 +27,7 @@ from knft.kernel.oom import set_oom_score_adj
 from knft.kernel.privileges import drop_privileges
 from knft.kernel.probe import probe, require_privilege
 from knft.kernel.process import WorkerProcess
-from knft.kernel.sysctls import set_conntrack
+from knft.kernel.sysctls import conntrack_is_liberal, set_conntrack
 from knft.render.names import TABLE
 from knft.serve.monitoring import Monitoring
 from knft.serve.proxy_health import ProxyHealth
@@ -143,6 +144,14 @@ def _set_conntrack_if_writable(settings: Settings) -> None:
         log.warning("%s; continuing with the current values", error)
 
 
+def _for_liberal_conntrack(settings: Settings) -> Settings:
+    """Return the settings without dropped INVALID packets if conntrack is liberal, as kube-proxy's mode iptables."""
+    if not settings.config.drop_invalid_packets or not conntrack_is_liberal():
+        return settings
+    log.info("nf_conntrack_tcp_be_liberal is set, so knft does not drop INVALID packets (--drop-invalid-packets)")
+    return replace(settings, config=replace(settings.config, drop_invalid_packets=False))
+
+
 def _run_locked(
     settings: Settings,
     options: RunOptions,
@@ -163,6 +172,7 @@ def _run_locked(
         _probe_kernel(library)
         if source.configures_host:
             _set_conntrack_if_writable(settings)
+        settings = _for_liberal_conntrack(settings)
         if options.once and isinstance(source, ManifestFeed):
             _sync_once(settings, options, source, library)
         else:

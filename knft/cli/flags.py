@@ -77,6 +77,7 @@ _NODE_FLAGS = (
     click.option("--masquerade-all", is_flag=True, help=help_text("--masquerade-all")),
     click.option("--masquerade-bit", type=click.IntRange(*MASQUERADE_BIT_RANGE), metavar="BIT",
                  default=FLAGS["--masquerade-bit"].default, show_default=True, help=help_text("--masquerade-bit")),
+    click.option("--drop-invalid-packets", is_flag=True, help=help_text("--drop-invalid-packets")),
     click.option("--nodeport-addresses", multiple=True, metavar="primary|all|CIDR", help=_NODEPORT_ADDRESSES),
 )  # fmt: skip
 

@@ -44,4 +44,5 @@ def config_of_node(node_name: str, options: dict[str, Any]) -> Config:
         nodeport_addresses=parse_nodeport_addresses("--nodeport-addresses", options["nodeport_addresses"]),
         masquerade_all=options["masquerade_all"],
         masquerade_bit=options["masquerade_bit"],
+        drop_invalid_packets=options["drop_invalid_packets"],
     )

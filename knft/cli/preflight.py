@@ -121,5 +121,7 @@ def diff_flags(paths: tuple[str, ...], config: Config) -> Iterator[str]:
             yield from (flag, ",".join(values))
     if config.masquerade_all:
         yield "--masquerade-all"
+    if config.drop_invalid_packets:
+        yield "--drop-invalid-packets"
     if config.masquerade_bit != defaults.masquerade_bit:
         yield from ("--masquerade-bit", str(config.masquerade_bit))

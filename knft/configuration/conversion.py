@@ -39,6 +39,7 @@ class FlagOnlySettings(NamedTuple):
     max_sync_period: float = 3600.0
     sync_burst: int = 1
     service_counters: bool = False
+    drop_invalid_packets: bool = False
 
 
 def section_path(mode: str, field: str) -> str:
@@ -122,6 +123,7 @@ def _config(document: Document, flag_only: FlagOnlySettings, bind_address: str) 
         max_sync_period=flag_only.max_sync_period,
         sync_burst=flag_only.sync_burst,
         service_counters=flag_only.service_counters,
+        drop_invalid_packets=flag_only.drop_invalid_packets,
     )
 
 

@@ -108,6 +108,7 @@ def _flag_only_settings(
     return settings._replace(
         sends_credentials_without_tls=bool(given.get("--insecure-send-credentials-without-tls")),
         service_counters=bool(given.get("--service-counters")),
+        drop_invalid_packets=bool(given.get("--drop-invalid-packets")),
     )
 
 

@@ -66,6 +66,9 @@ KNFT_OPTIONS = (
            metavar="NUMBER", default_if_not_zero=1),
     Option("", ("--service-counters",), BOOL, SUPPORTED, "count new, rejected and dropped connections for each "
            "Service port, and serve the numbers as metrics", is_knft_only=True, applies_with_file=True),
+    Option("", ("--drop-invalid-packets",), BOOL, SUPPORTED, "drop forwarded packets that conntrack finds INVALID, as "
+           "kube-proxy's mode iptables does, unless nf_conntrack_tcp_be_liberal is set", is_knft_only=True,
+           applies_with_file=True),
     Option("", ("--insecure-send-credentials-without-tls",), BOOL, SUPPORTED, "send tokens and passwords to an http:// "
            "server too, directly or through a proxy; without this flag knft refuses to start", is_knft_only=True,
            applies_with_file=True),

@@ -61,7 +61,7 @@ def explain_kernel_port(
         external_traffic_policy="",
         affinity_seconds=max((value for value in seconds if value is not None), default=None),
         source_ranges=(),
-        notes=(),
+        notes=tuple(view.probes.notes()),
     )
 
 

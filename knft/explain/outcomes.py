@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from knft.explain.client_networks import OTHERS, client_labels
+from knft.explain.sentences import Sentence, Statement, state
 from knft.families import FAMILY_OF_VERSION, IpVersion
 from knft.interpret.compare import formatting
 from knft.interpret.compare.partition import are_equal, outcome_shares, partition
@@ -27,7 +28,7 @@ from knft.interpret.ranges import (
     subtract,
 )
 from knft.interpret.reasons import is_cluster_ip
-from knft.interpret.rules import Field, InSet, Interface, RuleSet, State, Within
+from knft.interpret.rules import DROP_INVALID, Field, InSet, Interface, RuleSet, State, Within
 from knft.interpret.trace import outcome_reason
 from knft.interpret.walk.recording import RecordingWalker
 from knft.protocols import NFT_PROTOCOLS, PROTOCOL_NUMBERS, Protocol
@@ -76,6 +77,12 @@ class Probes:
     def knows_pods(self) -> bool:
         """Whether the rules tell pods from other hosts."""
         return any(client == "pod" for client, _ in self._clients)
+
+    def notes(self) -> Iterator[Statement]:
+        """Yield what the rules do with packets of all Service ports, besides the first one of a connection."""
+        chain = self.rules.chains.get(f"{FAMILY_OF_VERSION[self._version].nft} knft filter-forward")
+        if chain is not None and any(rule.steps == DROP_INVALID for rule in chain.rules):
+            yield state(Sentence.INVALID_DROPPED)
 
     def is_node_address(self, address: str) -> bool:
         """Whether an address is known to be the node's."""

@@ -148,6 +148,10 @@ class Sentence(enum.Enum):
         "externalTrafficPolicy Local keeps the addresses of pods, so only pods of this node get replies from endpoints "
         "on other nodes"
     )
+    INVALID_DROPPED = (
+        "this node drops the packets that it forwards and conntrack finds INVALID, of all connections "
+        "(--drop-invalid-packets)"
+    )
 
     # The kernel beside the objects.
     KERNEL_EQUAL = "the kernel's rules treat these packets in the same way"

@@ -52,7 +52,7 @@ _BLOCKING_RULES = (
     # The kubelet's mark, which IPVS rules of old kube-proxies set for clients outside the source ranges.
     _BlockingRule(r"KUBE-FIREWALL", r"marked packets", _NOT_ALLOWED),
     _BlockingRule(r"KUBE-FIREWALL", "", "the kubelet blocks packets to loopback addresses from other addresses"),
-    _BlockingRule(r"KUBE-FORWARD", r"INVALID", "the packet's conntrack state is invalid"),
+    _BlockingRule(r"KUBE-FORWARD|filter-forward", r"INVALID", "the packet's conntrack state is invalid"),
     _BlockingRule(IPVS_CHAIN, "", "no endpoints, or none on this node where the traffic policy is Local"),
     _BlockingRule(r".*", r"^policy drop$", "no rule of the chain accepts the packet, and its policy is drop"),
 )

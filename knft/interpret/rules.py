@@ -219,6 +219,9 @@ Test = (
 Action = Verdict | VmapLookup | SetMark | Translate | DnatMapLookup | AddToSet
 Step = Test | Action
 
+DROP_INVALID: tuple[Step, ...] = (HasState(frozenset({"invalid"})), Verdict("drop"))
+"""The steps of a rule that drops all packets in conntrack state INVALID."""
+
 
 class Rule(Struct, frozen=True):
     """A rule; ``text`` is its text in the capture, ``line`` the line number (from 1; 0 in captures without lines)."""

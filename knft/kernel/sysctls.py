@@ -17,6 +17,7 @@ from msgspec import Struct
 from knft.errors import ReadOnlySysctlError, UnsupportedError
 
 _NETFILTER = "proc/sys/net/netfilter"
+_BE_LIBERAL = f"{_NETFILTER}/nf_conntrack_tcp_be_liberal"
 _HASH_SIZE = "sys/module/nf_conntrack/parameters/hashsize"
 _ONLINE_PROCESSORS = "sys/devices/system/cpu/online"
 _FLOWS_PER_BUCKET = 4
@@ -73,7 +74,7 @@ def desired_values(options: ConntrackOptions, processors: int) -> Iterator[Desir
     yield from _seconds("tcp_timeout_established", options.tcp_established_timeout, "tcp-timeout-established")
     yield from _seconds("tcp_timeout_close_wait", options.tcp_close_wait_timeout, "tcp-timeout-close-wait")
     if options.tcp_be_liberal:
-        yield DesiredValue(f"{_NETFILTER}/nf_conntrack_tcp_be_liberal", 1, "--conntrack-tcp-be-liberal=false")
+        yield DesiredValue(_BE_LIBERAL, 1, "--conntrack-tcp-be-liberal=false")
     yield from _seconds("udp_timeout", options.udp_timeout, "udp-timeout")
     yield from _seconds("udp_timeout_stream", options.udp_stream_timeout, "udp-timeout-stream")
 
@@ -122,6 +123,13 @@ def differing_values(options: ConntrackOptions, root: Path = Path("/")) -> tuple
                 continue
         found.append(DifferingValue(desired.path, current, desired.value))
     return tuple(found)
+
+
+def conntrack_is_liberal(root: Path = Path("/")) -> bool:
+    """Tell whether conntrack accepts TCP packets outside the window; False if the kernel does not tell."""
+    with suppress(OSError, ValueError):
+        return int((root / _BE_LIBERAL).read_text(encoding="ascii")) != 0
+    return False
 
 
 def set_conntrack(options: ConntrackOptions, root: Path = Path("/")) -> list[str]:

@@ -127,6 +127,10 @@ class Goto(Struct, frozen=True, tag=True):
     chain: str
 
 
+class Count(Struct, frozen=True, tag=True):
+    """Count the packet and its bytes in the rule, and continue."""
+
+
 class Drop(Struct, frozen=True, tag=True):
     """Drop the packet."""
 
@@ -176,6 +180,7 @@ Statement = (
     | SetPriorityFromMap
     | Jump
     | Goto
+    | Count
     | Drop
     | Return
     | Reject

@@ -154,10 +154,22 @@ def constant_chains(family: Family, config: Config) -> tuple[Chain, ...]:
         Chain("cluster-ips-check", _cluster_ips_rules(family)),
         Chain("masquerading", _masquerading_rules(family, config)),
         *(
-            Chain(name, tuple(nft.Rule((*when, nft.Jump(chain))) for when, chain in jumps), hook)
+            Chain(
+                name,
+                (*_first_rules(name, config), *(nft.Rule((*when, nft.Jump(chain))) for when, chain in jumps)),
+                hook,
+            )
             for name, hook, jumps in _HOOKS
         ),
     )
+
+
+def _first_rules(base_chain: str, config: Config) -> tuple[nft.Rule, ...]:
+    """Return the rules of a base chain that precede its jumps."""
+    if base_chain != names.FILTER_FORWARD or not config.drop_invalid_packets:
+        return ()
+    invalid = nft.Match(nft.Ct("state"), "invalid", "in")
+    return (nft.Rule((invalid, nft.Count(), nft.Drop()), "packets that conntrack finds INVALID"),)
 
 
 _ALWAYS: tuple[nft.Match, ...] = ()
@@ -168,7 +180,7 @@ _HOOKS: tuple[tuple[str, Hook, tuple[tuple[tuple[nft.Match, ...], str], ...]], .
     ("filter-output-pre-dnat", Hook("filter", "output", BEFORE_NAT), ((_NEW_CONNECTIONS, "firewall-check"),)),
     ("filter-input", Hook("filter", "input", FILTER),
      ((_NEW_CONNECTIONS, "nodeport-endpoints-check"), (_NEW_CONNECTIONS, "service-endpoints-check"))),
-    ("filter-forward", Hook("filter", "forward", FILTER),
+    (names.FILTER_FORWARD, Hook("filter", "forward", FILTER),
      ((_NEW_CONNECTIONS, "service-endpoints-check"), (_NEW_CONNECTIONS, "cluster-ips-check"))),
     ("filter-output", Hook("filter", "output", FILTER),
      ((_NEW_CONNECTIONS, "service-endpoints-check"), (_NEW_CONNECTIONS, "cluster-ips-check"))),

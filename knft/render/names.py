@@ -36,6 +36,7 @@ OWNED_CHAIN_PREFIXES = (EARLIER_STICKY_PREFIX, WIDE_PREFIX, "in-flight")
 a sync deletes them if no Service port needs them."""
 
 REJECT_CHAIN = "reject-chain"
+FILTER_FORWARD = "filter-forward"
 
 CONNECTIONS, NODEPORT_CONNECTIONS = "service-connections", "nodeport-connections"
 """Frontends with the number of new connections (``knft.render.counters``)."""

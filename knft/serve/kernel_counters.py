@@ -1,6 +1,7 @@
 """KernelCounters: reads what the kernel counts in a thread of its own, so that a scrape only reads memory.
 
-These are the connections of each Service port (``--service-counters``), and conntrack's entries and failures.
+These are the connections of each Service port (``--service-counters``), conntrack's entries and failures, and dropped
+INVALID packets (``--drop-invalid-packets``).
 """
 
 import logging
@@ -22,6 +23,7 @@ from knft.kernel.conntrack_usage import (
 from knft.memory_errors import exit_if_out_of_memory
 
 if TYPE_CHECKING:
+    from knft.serve.invalid_packets import InvalidPackets
     from knft.serve.service_counters import ServiceCounters
 
 log = logging.getLogger("knft")
@@ -41,9 +43,10 @@ class ConntrackUsage(Struct, frozen=True):
 class KernelCounters(Collector):
     """Reads the counters in a thread, and serves the last values as metrics."""
 
-    def __init__(self, services: "ServiceCounters | None") -> None:
-        """Start without values; ``services`` is None without ``--service-counters``."""
+    def __init__(self, services: "ServiceCounters | None", invalid_packets: "InvalidPackets | None" = None) -> None:
+        """Start without values; what no option asks to count is None."""
         self.services = services
+        self._invalid_packets = invalid_packets
         self.conntrack = ConntrackUsage()
         self._last_failure = ""
         """The unexpected error of the last reading, "" if there was none."""
@@ -73,12 +76,16 @@ class KernelCounters(Collector):
         self.conntrack = ConntrackUsage(conntrack_entries(), conntrack_maximum(), _statistics())
         if self.services is not None:
             self.services.read()
+        if self._invalid_packets is not None:
+            self._invalid_packets.read()
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of the last values."""
         yield from _conntrack_metrics(self.conntrack)
         if self.services is not None:
             yield from self.services.metrics()
+        if self._invalid_packets is not None:
+            yield from self._invalid_packets.metrics()
 
 
 def _statistics() -> ConntrackStatistics | None:

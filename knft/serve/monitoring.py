@@ -31,6 +31,7 @@ from knft.sync.daemon import Daemon
 from knft.sync.observer import SyncObserver
 
 if TYPE_CHECKING:
+    from knft.serve.invalid_packets import InvalidPackets
     from knft.serve.service_counters import ServiceCounters
     from knft.serve.status import StatusSources
 
@@ -67,7 +68,10 @@ class Monitoring:
         self.metrics = Metrics()
         self.health = health
         self.last_syncs = LastSyncs(clock)
-        self.kernel_counters = KernelCounters(_service_counters(clock) if config.service_counters else None)
+        self.kernel_counters = KernelCounters(
+            _service_counters(clock) if config.service_counters else None,
+            _invalid_packets() if config.drop_invalid_packets else None,
+        )
         self.metrics.register(self.kernel_counters)
         if self.kernel_counters.services is not None:
             self.metrics.register_text(self.kernel_counters.services.connections_text)
@@ -180,3 +184,9 @@ def _own_ports(settings: Settings) -> dict[int, str]:
         ("--metrics-bind-address", settings.metrics_bind_address),
     )
     return {split_address(address)[1]: flag for flag, address in bound if address}
+
+
+def _invalid_packets() -> "InvalidPackets":
+    from knft.serve.invalid_packets import InvalidPackets  # noqa: PLC0415 - few processes drop them
+
+    return InvalidPackets()

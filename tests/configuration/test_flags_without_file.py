@@ -62,6 +62,11 @@ def test_connections_are_counted_only_if_asked_for() -> None:
     assert load("--service-counters").config.service_counters
 
 
+def test_invalid_packets_are_dropped_only_if_a_flag_asks_for_it() -> None:
+    assert not load().config.drop_invalid_packets
+    assert load("--drop-invalid-packets").config.drop_invalid_packets
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

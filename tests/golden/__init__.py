@@ -33,6 +33,7 @@ OTHERS = {
     "pods-by-interface": Config("node-1", detect_local_mode="InterfaceNamePrefix", pod_interface="veth*"),
     "node-ports-everywhere": Config("node-1", cluster_cidrs=PODS, nodeport_addresses=("all",)),
     "service-counters": Config("node-1", cluster_cidrs=PODS, service_counters=True),
+    "drop-invalid-packets": Config("node-1", cluster_cidrs=PODS, drop_invalid_packets=True),
 }
 
 

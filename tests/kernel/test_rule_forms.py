@@ -31,6 +31,7 @@ CONFIGS = {
     "pods by bridge": Config("node-1", detect_local_mode="BridgeInterface", pod_interface="cni0"),
     "pods by prefix": Config("node-1", detect_local_mode="InterfaceNamePrefix", pod_interface="veth*"),
     "NodePorts everywhere": Config("node-1", nodeport_addresses=("all",)),
+    "INVALID packets dropped": Config("node-1", drop_invalid_packets=True),
 }
 
 

@@ -19,6 +19,8 @@ WITHOUT_PACKET = {
     ("non-loopback source to loopback", Mode.IPTABLES): "no process connects to loopback from another source address",
     ("invalid packets", Mode.IPTABLES): "every packet is the first of a connection",
     ("source ranges for invalid packets", Mode.IPVS): "every packet is the first of a connection",
+    ("dropped invalid packets", Mode.IPTABLES): "every packet is the first of a connection",
+    ("dropped invalid packets", Mode.IPVS): "every packet is the first of a connection",
     ("affinity by frontend", Mode.IPVS): "a packet is sent to one frontend",
     ("external IP ports rejected", Mode.IPVS): "no packet goes to an undefined port of an external IP",
     ("masqueraded node packets", Mode.IPVS): "the node sends no packet to itself that no Service serves",

@@ -80,9 +80,10 @@ WITHOUT_PACKETS = frozenset(
         S.TABLE_LEFT,
         S.QUARANTINED,
         S.PODS_OF_THIS_NODE,
+        S.INVALID_DROPPED,
     }
 )
-"""The sentences of ``tests/explain`` and ``tests/comparison/test_running.py``.
+"""The sentences of ``tests/explain``, ``tests/comparison/test_running.py`` and ``test_invalid_packets.py``.
 
 These are other forms of sentences above, the one about a port of knft itself, those about the running knft, and the one
 about three nodes, because a scenario has one.

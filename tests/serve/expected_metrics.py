@@ -93,6 +93,8 @@ SERVICE_COUNTER_METRICS = {
     "knft_service_counters_last_read_timestamp_seconds": ExpectedMetric("gauge"),
 }
 """Those with ``--service-counters``."""
+INVALID_PACKET_METRICS = {"kubeproxy_iptables_ct_state_invalid_dropped_packets_total": ExpectedMetric("counter")}
+"""Those with ``--drop-invalid-packets``."""
 
 SLI_METRICS = {
     "kubernetes_healthcheck": ExpectedMetric("gauge", ("name", "type")),
@@ -106,7 +108,6 @@ ABSENT_METRICS = {
     "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total": OTHER_MODE,
     "kubeproxy_sync_proxy_rules_iptables_total": OTHER_MODE,
     "kubeproxy_sync_proxy_rules_iptables_last": OTHER_MODE,
-    "kubeproxy_iptables_ct_state_invalid_dropped_packets_total": OTHER_MODE,
     "kubeproxy_iptables_localhost_nodeports_accepted_packets_total": OTHER_MODE,
     "kubeproxy_nftables_localhost_nodeport_listeners": GATE,
     "kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total": GATE,

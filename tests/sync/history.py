@@ -41,6 +41,7 @@ CONFIGS = (
     Config("node-1", detect_local_mode="NodeCIDR", nodeport_addresses=("192.0.2.0/24", "2001:db8:1::/64")),
     Config("node-1", detect_local_mode="BridgeInterface", pod_interface="cni0", nodeport_addresses=("all",)),
     Config("node-1", cluster_cidrs=("10.244.0.0/16",), masquerade_all=True, masquerade_bit=7),
+    Config("node-1", cluster_cidrs=("10.244.0.0/16",), drop_invalid_packets=True),
 )
 """Configurations of the node; a restart may change it."""
 

@@ -37,6 +37,8 @@ def listed_digest(rules: Iterable[Json]) -> str:
 
 def _normalized(statement: Any) -> Any:  # noqa: ANN401 - any JSON that libnftables lists
     match statement:
+        case {"counter": _}:  # The numbers of packets and bytes.
+            return {"counter": None}
         case {"reject": {"type": "icmp" | "icmpv6", "expr": "port-unreachable"}}:
             return {"reject": None}
         case {"masquerade": {"flags": str(flag)}}:

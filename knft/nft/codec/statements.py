@@ -85,6 +85,8 @@ def statement_json(statement: nft.Statement) -> Json:
             return {"jump": {"target": chain}}
         case nft.Goto(chain):
             return {"goto": {"target": chain}}
+        case nft.Count():
+            return {"counter": None}
         case nft.Drop():
             return {"drop": None}
         case nft.Return():
@@ -129,6 +131,8 @@ def statement_text(statement: nft.Statement) -> str:
             return f"jump {chain}"
         case nft.Goto(chain):
             return f"goto {chain}"
+        case nft.Count():
+            return "counter"
         case nft.Drop():
             return "drop"
         case nft.Return():

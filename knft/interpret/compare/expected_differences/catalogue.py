@@ -33,6 +33,8 @@ class ExpectedDifference(Struct, frozen=True):
     iptables: Edits | None = None
     ipvs: Edits | None = None
     nftables: Edits | None = None
+    nftables_versions: str = "nftables up to 1.35"
+    """The versions of mode nftables that differ, if ``nftables`` is set."""
 
     def edits_for(self, mode: Mode) -> Edits | None:
         """Return the edits for a mode, None if the mode has no such difference."""
@@ -40,7 +42,7 @@ class ExpectedDifference(Struct, frozen=True):
 
     @property
     def modes(self) -> tuple[Mode, ...]:
-        """The modes that differ, without the nftables mode: only old versions of it differ."""
+        """Those of the modes iptables and ipvs that differ."""
         return tuple(mode for mode in (Mode.IPTABLES, Mode.IPVS) if self.edits_for(mode) is not None)
 
 
@@ -173,6 +175,15 @@ EXPECTED_DIFFERENCES = (
         iptables=Edits(kube_proxy=iptables_edits.remove_invalid_drop),
     ),
     ExpectedDifference(
+        "dropped invalid packets",
+        "forwarded packets in conntrack state INVALID are not dropped, as they are with `--drop-invalid-packets`",
+        ("docs/behaviour/invalid-packets.md#comparing",),
+        iptables=Edits(knft=knft_edits.forward_invalid_packets),  # with nf_conntrack_tcp_be_liberal
+        ipvs=Edits(knft=knft_edits.forward_invalid_packets),
+        nftables=Edits(knft=knft_edits.forward_invalid_packets),
+        nftables_versions="nftables",
+    ),
+    ExpectedDifference(
         "forwarding rules",
         "forwarded Service traffic is accepted even if the host's own rules would drop it",
         (f"{_NFTABLES}#differences", f"{_IPTABLES}#after-the-services"),
@@ -250,7 +261,7 @@ def markdown_table() -> str:
 
 def _mode_names(item: ExpectedDifference) -> str:
     names = [mode.value for mode in item.modes]
-    return ", ".join([*names, *(["nftables up to 1.35"] if item.nftables is not None else [])])
+    return ", ".join([*names, *([item.nftables_versions] if item.nftables is not None else [])])
 
 
 def _link(source: str) -> str:

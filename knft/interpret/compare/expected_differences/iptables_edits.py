@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from knft.interpret.compare.edit import edit_chain, without_rules
 from knft.interpret.compare.services import FRONTEND_CHAINS, FrontendKey, claimed_frontend, frontend_owners
 from knft.interpret.ranges import LOOPBACK, single
-from knft.interpret.rules import Field, HasState, Marked, Rule, RuleSet, Translated, Verdict, Within
+from knft.interpret.rules import DROP_INVALID, Field, HasState, Marked, Rule, RuleSet, Translated, Verdict, Within
 from knft.protocols import TCP
 
 _EXISTING_CONNECTION = HasState(frozenset(("related", "established")))
@@ -51,8 +51,7 @@ def _is_localnet_drop(rule: Rule) -> bool:
 
 def remove_invalid_drop(rules: RuleSet, _: RuleSet) -> RuleSet:
     """Remove the rule that drops packets in conntrack state INVALID."""
-    invalid = HasState(frozenset({"invalid"})), Verdict("drop")
-    return without_rules(rules, "filter KUBE-FORWARD", lambda rule: rule.steps == invalid)
+    return without_rules(rules, "filter KUBE-FORWARD", lambda rule: rule.steps == DROP_INVALID)
 
 
 def remove_forward_accepts(rules: RuleSet, _: RuleSet) -> RuleSet:

@@ -18,6 +18,7 @@ from knft.interpret.compare.edit import (
 )
 from knft.interpret.ranges import LOOPBACK, sole_value
 from knft.interpret.rules import (
+    DROP_INVALID,
     Action,
     AddressType,
     Collection,
@@ -47,6 +48,11 @@ IPV4 = 4
 def knft_name(rules: RuleSet, name: str) -> str:
     """Return the full name of a chain or a collection in knft's table."""
     return f"{'ip' if rules.version == IPV4 else 'ip6'} knft {name}"
+
+
+def forward_invalid_packets(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Remove the rule that drops packets in conntrack state INVALID."""
+    return without_rules(rules, knft_name(rules, "filter-forward"), lambda rule: rule.steps == DROP_INVALID)
 
 
 def pass_undefined_ports(rules: RuleSet, _: RuleSet) -> RuleSet:

@@ -1,0 +1,147 @@
+"""Packets that conntrack finds INVALID: what they do to a connection, and what ``--drop-invalid-packets`` does to them.
+
+An endpoint sends a segment outside the window. conntrack does not translate it, so the client does not know the
+connection and resets it (Kubernetes issue 74839).
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from knft.config import Config
+from knft.comparison.explained import kernel_source
+from knft.explain.explain import explain
+from knft.explain.query import parse_query
+from knft.explain.sentences import Sentence
+from knft.serve.invalid_packets import InvalidPackets
+from tests.packets.captured import capture_nftables
+from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp
+from tests.packets.segments import ServiceConnection
+from tests.support.families import address
+from tests.support.kernel_harness import CONFIG
+from tests.support.knft_command import knft
+from tests.support.lab.plan import Version
+from tests.support.lab.topology import Lab
+from tests.support.scenario import VERSIONS
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.kernel
+
+DROPPING = structs.replace(CONFIG, drop_invalid_packets=True)
+LIBERAL = "net.netfilter.nf_conntrack_tcp_be_liberal"
+CLIENT, ENDPOINT, PORT = "local-3", "remote-1", 8080
+OBJECTS = (service("web", 90, *tcp_and_udp("http", 80)), endpoints("web", ENDPOINT, http=PORT))
+each_family = pytest.mark.parametrize("version", VERSIONS)
+
+
+class SwitchedNode(ProgrammedNode):
+    """The node; ``dropped`` counts as ``knft run`` does."""
+
+    def __init__(self, lab: Lab, config: Config = CONFIG) -> None:
+        super().__init__(lab, config)
+        self._counter = InvalidPackets()
+
+    def switch(self, config: Config) -> None:
+        """Continue as a new process with another configuration."""
+        self._config = config
+        self._counter = InvalidPackets()
+        self.restart([])
+
+    def dropped(self) -> int | None:
+        """Return how many packets were dropped."""
+        with self.namespace.entered():
+            self._counter.read()
+        return self._counter.total
+
+    def rules(self) -> list[str]:
+        """Return the lines of nft's listing about INVALID packets."""
+        listed = self.namespace.run(["nft", "list", "ruleset"]).stdout.splitlines()
+        return [line.strip() for line in listed if "invalid" in line]
+
+
+@pytest.fixture
+def node(lab: Lab) -> Iterator[SwitchedNode]:
+    """The node without the option, with a Service whose endpoint is on the other node."""
+    with SwitchedNode(lab) as switched:
+        switched.apply(OBJECTS)
+        yield switched
+
+
+@pytest.fixture
+def connection(node: SwitchedNode, version: Version) -> Iterator[ServiceConnection]:
+    with ServiceConnection(node.lab.host(CLIENT), node.lab.host(ENDPOINT), PORT, version) as opened:
+        opened.connect(address("cluster.90", version), 80)
+        yield opened
+
+
+def _trace(node: SwitchedNode, connection: ServiceConnection) -> dict[str, Any]:
+    """Return what ``knft trace`` says about the segment, from the rules in the kernel."""
+    where, port = connection.client.getsockname()[:2]
+    target = f"[{where}]:{port}" if ":" in where else f"{where}:{port}"
+    flags = ("--from", connection.endpoint_address, "--to", target, "--state", "invalid", "-o", "json")
+    ((end,),) = (way["ends"] for way in json.loads(knft(node.namespace, "trace", *flags).stdout)["ways"])
+    return dict(end)
+
+
+@each_family
+def test_packet_outside_the_window_is_not_translated_and_resets_the_connection(
+    node: SwitchedNode, connection: ServiceConnection
+) -> None:
+    assert node.rules() == []
+    assert _trace(node, connection)["fate"] == "delivered"
+    connection.send_outside_window()
+    assert connection.source_of_arrived() == connection.endpoint_address
+    connection.wait_for_reset()
+    assert node.dropped() is None
+
+
+@each_family
+def test_connection_survives_a_packet_outside_the_window_that_is_dropped(
+    node: SwitchedNode, connection: ServiceConnection
+) -> None:
+    """The option is turned on and off while the connection is open; a restart keeps the count."""
+    node.switch(DROPPING)
+    assert node.dropped() == 0
+    end = _trace(node, connection)
+    assert (end["fate"], end["why"]) == ("dropped", "the packet's conntrack state is invalid")
+    connection.send_outside_window()
+    wait_until(lambda: node.dropped() == 1, "the packet was not dropped")
+    connection.exchange()
+    node.switch(DROPPING)
+    assert node.dropped() == 1
+    in_family, in_other = sorted(node.rules(), key=lambda line: "packets 0" in line)
+    assert in_family.startswith("ct state invalid counter packets 1 bytes ")
+    assert in_other.startswith("ct state invalid counter packets 0 bytes 0 drop")
+    connection.send_outside_window()
+    wait_until(lambda: node.dropped() == 2, "the packet was not dropped")
+    connection.exchange()
+    node.switch(CONFIG)
+    assert node.rules() == []
+    connection.exchange()
+
+
+@each_family
+def test_liberal_conntrack_translates_a_packet_outside_the_window(
+    node: SwitchedNode, connection: ServiceConnection, version: Version
+) -> None:
+    node.namespace.sysctl(LIBERAL, 1)
+    try:
+        connection.send_outside_window()
+        assert connection.source_of_arrived() == address("cluster.90", version)
+        connection.exchange()
+    finally:
+        node.namespace.sysctl(LIBERAL, 0)
+
+
+def test_explanation_says_that_invalid_packets_are_dropped(node: SwitchedNode) -> None:
+    def notes() -> list[list[str]]:
+        captured = capture_nftables(node.namespace)
+        found = explain(parse_query("web"), kernel_source(captured.rule_sets, captured.node_addresses))
+        return [[note.kind for note in port.notes] for port in found.ports]
+
+    assert notes() == [[]] * 4
+    node.switch(DROPPING)
+    assert notes() == [[Sentence.INVALID_DROPPED.kind]] * 4
