@@ -204,8 +204,8 @@ def _reject(context: click.Context, render_only_flags: Collection[str]) -> None:
             raise UsageError(msg)
 
 
-_FLAGS_WITH_FILE = frozenset({"node", "node_ip", "service_cidr"})
-"""Flags about the node that apply in addition to a configuration file."""
+_FLAGS_WITH_FILE = frozenset({"node", "node_ip", "service_cidr", "drop_invalid_packets"})
+"""Flags that apply in addition to a configuration file, because it has no field for them."""
 
 
 def reject_flags_of_configuration(context: click.Context) -> None:

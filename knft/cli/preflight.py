@@ -87,7 +87,12 @@ def load_configuration(options: dict[str, Any]) -> tuple[Config, ConntrackSettin
     """Return the settings of the configuration file, or its errors and default settings."""
     path = options["config"]
     content = read_configuration(path)
-    flags = {"--node": options["node"], "--node-ip": options["node_ip"], "--service-cidr": options["service_cidr"]}
+    flags = {
+        "--node": options["node"],
+        "--node-ip": options["node_ip"],
+        "--service-cidr": options["service_cidr"],
+        "--drop-invalid-packets": options["drop_invalid_packets"],
+    }
     given = {flag: value for flag, value in flags.items() if value}
     try:
         settings = load_settings({"--config": path, **given}, socket.gethostname(), lambda _: content)
@@ -119,9 +124,7 @@ def diff_flags(paths: tuple[str, ...], config: Config) -> Iterator[str]:
     for flag, values in lists.items():
         if values:
             yield from (flag, ",".join(values))
-    if config.masquerade_all:
-        yield "--masquerade-all"
-    if config.drop_invalid_packets:
-        yield "--drop-invalid-packets"
+    switches = {"--masquerade-all": config.masquerade_all, "--drop-invalid-packets": config.drop_invalid_packets}
+    yield from (flag for flag, is_set in switches.items() if is_set)
     if config.masquerade_bit != defaults.masquerade_bit:
         yield from ("--masquerade-bit", str(config.masquerade_bit))

@@ -1,11 +1,13 @@
 """First lines of ``knft explain``: endpoints of several Service ports, Services without rules, lost frontends."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import pytest
+from msgspec.structs import replace
 
 from knft.model.objects import Labels, LoadBalancerIngress
-from tests.explain.sources import NODE_IP, explained, first_line, of_objects, of_rules, served
+from tests.explain.sources import CONFIG, NODE_IP, explained, first_line, of_objects, of_rules, served
 from tests.support.kube_objects import endpoint, endpoint_slice, service, service_port, slice_port
 
 OTHER_PROXY = Labels(proxy_name="other")
@@ -323,6 +325,19 @@ class TestPodsOfOtherNodes:
         source = of_objects(service(external_traffic_policy=policy, **self.PORTS), _slice_of("web", *endpoints))
         (port,) = explained("web", source).ports
         assert (self.NOTE in [each.text for each in port.notes]) is is_noted
+
+
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("of_source", [of_objects, of_rules])
+def test_dropped_invalid_packets_are_noted(of_source: Callable[..., Any], *, drops: bool) -> None:
+    objects = (service(), _slice_of("web", endpoint("10.244.2.11", node="node-2")))
+    source = of_source(*objects, config=replace(CONFIG, drop_invalid_packets=drops))
+    (port,) = explained("web", source).ports
+    note = (
+        "this node drops the packets that it forwards and conntrack finds INVALID, of all connections "
+        "(--drop-invalid-packets)"
+    )
+    assert [each.text for each in port.notes] == ([note] if drops else [])
 
 
 @pytest.mark.parametrize("suffix", ["", ".svc", ".svc.cluster.local", ".svc:80"])

@@ -16,7 +16,14 @@ from knft.configuration.settings import ConntrackSettings
 from knft.errors import ReadOnlySysctlError, UnsupportedError
 from knft.kernel import sysctls
 from knft.kernel.oom import set_oom_score_adj, unprotect_from_oom
-from knft.kernel.sysctls import DifferingValue, desired_values, differing_values, online_processors, set_conntrack
+from knft.kernel.sysctls import (
+    DifferingValue,
+    conntrack_is_liberal,
+    desired_values,
+    differing_values,
+    online_processors,
+    set_conntrack,
+)
 from tests.support.lab.namespace import Namespace
 
 NOTHING = ConntrackSettings(max_per_core=0, minimum=0, tcp_established_timeout=0, tcp_close_wait_timeout=0)
@@ -266,3 +273,13 @@ def test_unwritable_oom_score_adj_is_returned_as_text(tmp_path: Path) -> None:
     assert (
         set_oom_score_adj(-999, tmp_path / "none") == f"cannot set {tmp_path}/none to -999: No such file or directory"
     )
+
+
+@pytest.mark.parametrize(("content", "is_liberal"), [("1\n", True), ("0\n", False), ("?\n", False), (None, False)])
+def test_liberal_conntrack(tmp_path: Path, content: str | None, *, is_liberal: bool) -> None:
+    """Without the file, conntrack is not loaded, or the kernel does not tell."""
+    file = tmp_path / "proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal"
+    if content is not None:
+        file.parent.mkdir(parents=True)
+        file.write_text(content)
+    assert conntrack_is_liberal(tmp_path) is is_liberal

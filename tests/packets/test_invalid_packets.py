@@ -1,7 +1,7 @@
 """Packets that conntrack finds INVALID: what they do to a connection, and what ``--drop-invalid-packets`` does to them.
 
 An endpoint sends a segment outside the window. conntrack does not translate it, so the client does not know the
-connection and resets it (Kubernetes issue 74839).
+connection and resets it (kubernetes/kubernetes#74839).
 """
 
 import json
@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from knft.config import Config
 from knft.comparison.explained import kernel_source
+from knft.config import Config
 from knft.explain.explain import explain
 from knft.explain.query import parse_query
 from knft.explain.sentences import Sentence

@@ -274,7 +274,9 @@ def test_worker_that_cannot_start_leaves_the_other_checks(node: Namespace, monke
 def test_configuration_file(tmp_path: Path, fields: str, state: State, words: str) -> None:
     file = tmp_path / "config.yaml"
     file.write_text(f"apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n{fields}")
-    _, conntrack, facts = load_configuration({"config": str(file), "node": "n", "node_ip": (), "service_cidr": ()})
+    options = {"config": str(file), "node": "n", "node_ip": (), "service_cidr": (), "drop_invalid_packets": True}
+    config, conntrack, facts = load_configuration(options)
+    assert config.drop_invalid_packets is (state != "problem")
     found = tuple(check_configuration(facts))
     assert any(finding.state == state and words in finding.text for finding in found), found
     assert conntrack.tcp_be_liberal is ("tcpBeLiberal" in fields)
@@ -310,6 +312,7 @@ def test_wrong_name_of_the_node_is_a_warning(node: Namespace) -> None:
             nodeport_addresses=("192.0.2.0/24",),
         ),
         Config("node-1", cluster_cidrs=("10.244.0.0/16", "fd00:10:244::/48")),
+        Config("node-1", drop_invalid_packets=True),
     ],
 )
 def test_remedy_names_the_flags_with_which_diff_renders_the_same_rules(config: Config) -> None:

@@ -12,6 +12,7 @@ from msgspec import structs
 from knft.families import Family
 from tests.serve.expected_metrics import (
     ABSENT_METRICS,
+    INVALID_PACKET_METRICS,
     KNFT_METRICS,
     KUBE_PROXY_METRICS,
     PROCESS_METRICS,
@@ -104,6 +105,14 @@ def test_metrics_of_service_ports_are_exactly_the_expected_ones(namespace: Names
         'knft_service_refused_connections_total{action="rejected",namespace="default",port="http",service="web"}': 1,
     }
     assert {name: found[name] for name in SERVICE_COUNTER_METRICS} == SERVICE_COUNTER_METRICS
+
+
+def test_dropped_invalid_packets_are_a_metric_with_the_option(namespace: Namespace) -> None:
+    with MonitoredNode(namespace, structs.replace(CONFIG, drop_invalid_packets=True)) as node:
+        node.apply_and_sync(service("web"))
+        node.monitoring.kernel_counters.read()
+        found = _parse_metrics(node.get(METRICS, "/metrics").body.decode())
+    assert {name: found[name] for name in INVALID_PACKET_METRICS} == INVALID_PACKET_METRICS
 
 
 def _service_series(node: MonitoredNode) -> dict[str, float]:

@@ -37,10 +37,9 @@ def listed_digest(rules: Iterable[Json]) -> str:
 
 def _normalized(statement: Any) -> Any:  # noqa: ANN401 - any JSON that libnftables lists
     match statement:
-        case {"counter": _}:  # The numbers of packets and bytes.
-            return {"counter": None}
-        case {"reject": {"type": "icmp" | "icmpv6", "expr": "port-unreachable"}}:
-            return {"reject": None}
+        # A counter is listed with its numbers, which packets change.
+        case {"counter": _} | {"reject": {"type": "icmp" | "icmpv6", "expr": "port-unreachable"}}:
+            return dict.fromkeys(statement)
         case {"masquerade": {"flags": str(flag)}}:
             return {"masquerade": {"flags": [flag]}}
         case {"dnat": dict(target)}:

@@ -88,6 +88,28 @@ def test_masquerade_all_is_the_reason_if_it_is_set(cluster: Path, mode: str) -> 
     assert {end["why"] for end in ends(found)} == {"--masquerade-all applies to all traffic to cluster IPs"}
 
 
+@pytest.mark.parametrize(
+    ("mode", "flags", "fate"),
+    [
+        ("nftables", (), "delivered"),
+        ("nftables", ("--drop-invalid-packets",), "dropped"),
+        ("iptables", (), "dropped"),
+        ("iptables", ("--conntrack-tcp-be-liberal",), "delivered"),
+        ("ipvs", ("--drop-invalid-packets",), "delivered"),
+    ],
+)
+def test_invalid_packets_are_dropped_by_mode_iptables_and_by_an_option_of_knft(
+    cluster: Path, mode: str, flags: tuple[str, ...], fate: str
+) -> None:
+    """The packet is the reply of an endpoint to a client."""
+    packet = ("--from", "10.244.2.77", "--to", f"{OUTSIDE}:40000", "--state", "invalid")
+    (end,) = ends(trace("-f", str(cluster), *FLAGS, *flags, "--backend", mode, *packet))
+    reason = "the packet's conntrack state is invalid" if fate == "dropped" else ""
+    assert (end["fate"], end["why"]) == (fate, reason)
+    opened = ends(trace("-f", str(cluster), *FLAGS, *flags, "--backend", mode, *packet[:-2]))
+    assert [end["fate"] for end in opened] == ["delivered"]
+
+
 @pytest.mark.parametrize("mode", ALL)
 def test_unknown_input_interface_gives_one_path_per_possibility(cluster: Path, mode: str) -> None:
     """With local mode InterfaceNamePrefix the interface decides; without --in-interface, the trace has both paths."""

@@ -82,13 +82,20 @@ OBJECTS = [
 _CASES = [(item.reason, mode) for item in catalogue.EXPECTED_DIFFERENCES for mode in item.modes]
 _ONLY_WITH_HOST_FIREWALL = {"forwarding rules": "filter FORWARD", "health check ports": "filter INPUT"}
 """Differences that only occur with a host firewall: the chain whose policy is drop, in iptables mode."""
+_DROPPED_INVALID = "dropped invalid packets"
+_ONLY_WITH_FLAGS = {_DROPPED_INVALID: ("--drop-invalid-packets", "--conntrack-tcp-be-liberal")}
+"""Differences that only occur with these flags."""
 
 
 @pytest.fixture(scope="module")
 def rendered_sides() -> dict[Mode, Sides]:
     """kube-proxy's and knft's rules in each mode, for IPv4."""
-    found = {mode: render_sides(mode, OBJECTS, FLAGS) for mode in (Mode.IPTABLES, Mode.IPVS)}
-    return {mode: replace(sides, left={4: sides.left[4]}, right={4: sides.right[4]}) for mode, sides in found.items()}
+    return {mode: _render_ipv4(mode) for mode in (Mode.IPTABLES, Mode.IPVS)}
+
+
+def _render_ipv4(mode: Mode, *flags: str) -> Sides:
+    sides = render_sides(mode, OBJECTS, [*FLAGS, *flags])
+    return replace(sides, left={4: sides.left[4]}, right={4: sides.right[4]})
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +124,9 @@ def test_each_entry_is_necessary(
     if reason in _ONLY_WITH_HOST_FIREWALL and mode is Mode.IPTABLES:
         sides = _with_firewall(sides, _ONLY_WITH_HOST_FIREWALL[reason])
         report = compare(sides, lambda _, __: None)
+    elif reason in _ONLY_WITH_FLAGS:
+        sides = _render_ipv4(mode, *_ONLY_WITH_FLAGS[reason])
+        report = compare(sides, lambda _, __: None)
     else:
         report = report_of(mode)
     # A host firewall that drops in a chain of its own runs before knft rejects.
@@ -128,6 +138,22 @@ def test_each_entry_is_necessary(
         tuple(item for item in catalogue.EXPECTED_DIFFERENCES if item.reason != reason),
     )
     assert len(unexpected_differences(compare(sides, lambda _, __: None))) > len(unexpected_differences(report))
+
+
+@pytest.mark.parametrize(
+    ("mode", "flags", "reasons"),
+    [
+        (Mode.IPTABLES, ("--drop-invalid-packets",), set()),
+        (Mode.IPTABLES, ("--conntrack-tcp-be-liberal",), set()),
+        (Mode.NFTABLES, (), set()),
+        (Mode.NFTABLES, ("--drop-invalid-packets",), {_DROPPED_INVALID}),
+    ],
+)
+def test_invalid_packets_differ_if_one_side_drops_them(mode: Mode, flags: tuple[str, ...], reasons: set[str]) -> None:
+    """Against mode iptables, the option removes a difference."""
+    report = compare(_render_ipv4(mode, *flags), lambda _, __: None)
+    assert unexpected_differences(report) == []
+    assert reasons_in(report) & {"invalid packets", _DROPPED_INVALID} == reasons
 
 
 Mutation = Callable[[RuleSet], RuleSet]
