@@ -150,7 +150,7 @@ def _parse(frame: bytes, version: Version) -> Segment | None:
 
 def _checksum(data: bytes) -> int:
     data += b"\0" * (len(data) % 2)
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF

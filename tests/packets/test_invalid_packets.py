@@ -6,6 +6,7 @@ connection and resets it (kubernetes/kubernetes#74839).
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,16 +17,17 @@ from knft.config import Config
 from knft.explain.explain import explain
 from knft.explain.query import parse_query
 from knft.explain.sentences import Sentence
+from knft.families import Family
 from knft.serve.invalid_packets import InvalidPackets
 from tests.packets.captured import capture_nftables
 from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp
 from tests.packets.segments import ServiceConnection
 from tests.support.families import address
 from tests.support.kernel_harness import CONFIG
-from tests.support.knft_command import knft
+from tests.support.knft_command import knft, sync_once, write_manifests
 from tests.support.lab.plan import Version
 from tests.support.lab.topology import Lab
-from tests.support.scenario import VERSIONS
+from tests.support.scenario import VERSIONS, Scenario
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
@@ -145,3 +147,18 @@ def test_explanation_says_that_invalid_packets_are_dropped(node: SwitchedNode) -
     assert notes() == [[]] * 4
     node.switch(DROPPING)
     assert notes() == [[Sentence.INVALID_DROPPED.kind]] * 4
+
+
+def test_rule_is_left_out_if_conntrack_is_liberal_at_start(node: SwitchedNode, tmp_path: Path) -> None:
+    """``knft run`` reads the sysctl at start; the command leaves the tables as they are when it exits."""
+    write_manifests(tmp_path, Scenario("", list(OBJECTS), ()).manifests())
+    log = sync_once(node.namespace, tmp_path, "--drop-invalid-packets")
+    assert "INVALID" not in log
+    assert len(node.rules()) == len(Family)
+    node.namespace.sysctl(LIBERAL, 1)
+    try:
+        log = sync_once(node.namespace, tmp_path, "--drop-invalid-packets")
+    finally:
+        node.namespace.sysctl(LIBERAL, 0)
+    assert "nf_conntrack_tcp_be_liberal is set, so knft does not drop INVALID packets" in log
+    assert node.rules() == []

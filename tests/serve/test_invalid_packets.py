@@ -62,9 +62,7 @@ def test_metric_appears_with_the_first_total(counters: Counters) -> None:
     assert (sample.name, sample.labels, sample.value) == (name, {}, 8)
 
 
-def test_error_is_logged_when_it_begins_and_when_it_ends(
-    counters: Counters, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_error_is_logged_when_it_begins_and_when_it_ends(counters: Counters, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "knft")
     packets = InvalidPackets()
     counters.error = "refused"
