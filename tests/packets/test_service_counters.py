@@ -99,7 +99,10 @@ def _name(service: str, protocol: Protocol) -> ServicePortName:
 
 
 class Dialled:
-    """Connects clients to all frontends of a Service, and counts the connections."""
+    """Connects clients to all frontends of a Service, and counts the connections.
+
+    Each has a source port of its own: a second UDP connection from one port has the conntrack entry of the first.
+    """
 
     def __init__(self, lab: Lab, service: str, number: int) -> None:
         self._lab, self._service = lab, service
@@ -109,12 +112,14 @@ class Dialled:
             (f"external.{number + 50}", 80),
             ("node", NODE_PORT),
         )
+        self._source_ports = itertools.count(20000)
         self.made: Counter[ServicePortName] = Counter()
 
     def connect(self, expected: type[Outcome] | None = Answered, *, clients: Sequence[str] = CLIENTS) -> None:
         """Connect each client to each frontend once."""
         for version, protocol, client, (name, port) in itertools.product(VERSIONS, PROTOCOLS, clients, self._frontends):
-            found = dial(self._lab.host(client), address(name, version), port, protocol)
+            client_host, source_port = self._lab.host(client), next(self._source_ports)
+            found = dial(client_host, address(name, version), port, protocol, source_port=source_port)
             assert expected is None or isinstance(found, expected), (client, name, protocol, found)
             self.made[_name(self._service, protocol)] += 1
 

@@ -1,6 +1,7 @@
 """The audit: compares the kernel's table with what was committed, beside the syncs."""
 
 import pytest
+from msgspec import structs
 
 from knft.errors import KernelError
 from knft.families import Family
@@ -9,6 +10,7 @@ from tests.support.kernel_harness import (
     CONFIG,
     FOREIGN_OBJECTS,
     CheckedTable,
+    KernelHarness,
     harness_with_service,
     service,
     slices,
@@ -60,6 +62,22 @@ def test_audit_finds_damage_and_next_sync_repairs_it(namespace: Namespace, damag
 def _facts(listing: TableListing) -> equivalence.Facts:
     """Return the facts of a table; if all endpoint IDs are lost, the endpoints get others."""
     return equivalence.facts(listing, Family.IPV4, CONFIG)
+
+
+def test_audit_ignores_what_a_rule_has_counted(namespace: Namespace) -> None:
+    """Packets change the numbers of the rule; the rule itself must not change."""
+    harness = KernelHarness(namespace, structs.replace(CONFIG, drop_invalid_packets=True))
+    harness.sync()
+    proxier, second = harness.proxiers[Family.IPV4], harness.tables[Family.IPV4]
+    listed = namespace.run(["nft", "list", "chain", "ip", "knft", "filter-forward"]).stdout
+    counted = listed.replace("counter packets 0 bytes 0", "counter packets 7 bytes 300")
+    namespace.run(["nft", "-f", "-"], stdin=f"flush chain ip knft filter-forward\n{counted}")
+    assert proxier.audit(second) == 0
+    accepting = listed.replace("bytes 0 drop", "bytes 0 accept")
+    namespace.run(["nft", "-f", "-"], stdin=f"flush chain ip knft filter-forward\n{accepting}")
+    assert proxier.audit(second) == 1
+    harness.sync()
+    assert namespace.run(["nft", "list", "chain", "ip", "knft", "filter-forward"]).stdout == listed
 
 
 def test_audit_ignores_concurrent_syncs(namespace: Namespace) -> None:

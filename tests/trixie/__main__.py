@@ -22,7 +22,10 @@ from tests.trixie.errors import TrixieError
 from tests.trixie.host import environment, shared_paths
 
 CHECKOUT = Path(__file__).parent.parent.parent
-TESTS = ("tests/packets/test_scenarios.py", "tests/kernel", "tests/sync", "tests/cli")
+TESTS = (
+    *("tests/packets/test_scenarios.py", "tests/packets/test_invalid_packets.py"),
+    *("tests/kernel", "tests/sync", "tests/cli"),
+)
 # They load no rules, and need shells that the root directory lacks.
 IGNORED = "tests/cli/test_completion.py"
 PYTHON = ".venv/bin/python"
