@@ -40,7 +40,7 @@ _CLIENTS = ("outside", "local-4")
 """The node itself gets no answer from some virtual addresses in mode ipvs: they are its own."""
 _ANSWER_SECONDS = 30.0
 _BROKEN_AT_START = 6
-"""In one run four of 25 connections broke, for an unknown reason: docs/operations/migration.md#ipvs."""
+"""In at least one run four of 25 connections broke, for an unknown reason: docs/operations/migration.md#ipvs."""
 _ENTRY_LISTS = (
     ("conntrack", "-L", "-f", "ipv4", "-o", "id"),
     ("conntrack", "-L", "-f", "ipv6", "-o", "id"),
