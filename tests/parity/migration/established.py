@@ -25,6 +25,7 @@ class EstablishedConnection:
     def __init__(self, host: Host, frontend: Frontend) -> None:
         """Connect, and wait for the first answer."""
         self.frontend = frontend
+        self.port = next(_PORTS)
         target = frontend.target
         family = socket.AF_INET if frontend.version == 4 else socket.AF_INET6
         with host.namespace.entered():
@@ -32,7 +33,7 @@ class EstablishedConnection:
         self._socket.settimeout(TIMEOUT)
         if target.protocol == "tcp":
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        self._socket.bind(("", next(_PORTS)))
+        self._socket.bind(("", self.port))
         self._socket.connect((target.address, target.port))
         if target.protocol == "udp":
             self._socket.send(b"?")
