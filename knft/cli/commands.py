@@ -410,7 +410,8 @@ def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool, dry_run
 @click.option("--audit", is_flag=True,
               help="Compare the kernel's tables now with what knft wrote, then print the status.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["text", "summary", "json"]), default="text", show_default=True,
-              help="text: lines for people; summary: one line, for many nodes; json: for programs.")  # fmt: skip
+              help="text: lines for people; summary: one line, for many nodes; json: for programs, see "
+                   "knft/cli/status.schema.json.")  # fmt: skip
 @click.pass_context
 def status(context: click.Context, output: str, *, audit: bool) -> None:
     """Print whether the running knft is ready, its lasting problems, and details.
@@ -452,7 +453,7 @@ def status(context: click.Context, output: str, *, audit: bool) -> None:
 )
 @click.option("--filter", "text", metavar="TEXT", default="", help="Print only rows that contain this text.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="text: lines for people; json: for programs.")  # fmt: skip
+              help="text: lines for people; json: for programs, see knft/cli/top.schema.json.")  # fmt: skip
 def top(by: Literal["service", "frontend"], sort: Literal["rate", "refused", "total", "name"], text: str,
         output: str) -> None:  # fmt: skip
     """Show new and refused connections per second by Service, and syncs per second with their duration and latency.
@@ -480,7 +481,7 @@ def top(by: Literal["service", "frontend"], sort: Literal["rate", "refused", "to
 @click.option("--since", metavar="TIME",
               help="Print only changes since a time (RFC 3339), or in the last 5m, 1h30m and so on.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="text: lines for people; json: for programs.")  # fmt: skip
+              help="text: lines for people; json: for programs, see knft/cli/history.schema.json.")  # fmt: skip
 @click.pass_context
 def history(context: click.Context, service: str | None, endpoint: str | None, since: str | None, output: str) -> None:
     """Print which endpoints Service ports gained and lost, by which event, and when that was in force.

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import click
 import msgspec
+from msgspec import structs
 
 from knft.app.leftover_warnings import leftover_warnings
 from knft.cli.status_text import AuditConclusion, Leftovers, audit_conclusion, format_status, format_summary
@@ -18,6 +19,12 @@ MAX_AUDITS = 3
 """How often an audit is requested that syncs prevent."""
 
 
+class StatusDocument(Status, frozen=True, kw_only=True):
+    """The running knft's status, and what kube-proxy left on this machine: the JSON output of ``knft status``."""
+
+    leftovers: Leftovers
+
+
 def status(output: str, *, audit: bool) -> int:
     """Print the status as "text", "summary" or "json", and return the exit status.
 
@@ -25,13 +32,14 @@ def status(output: str, *, audit: bool) -> int:
     """
     answer, audited = audited_status() if audit else (ask(STATUS_PATH), None)
     leftovers = read_leftovers()
+    found = decode(answer, Status)
     if output == "json":
-        document = msgspec.json.decode(answer) | {"leftovers": leftovers}
+        document = StatusDocument(**structs.asdict(found), leftovers=leftovers)
         text = f"{msgspec.json.format(msgspec.json.encode(document), indent=2).decode()}\n"
     elif output == "summary":
-        text = format_summary(decode(answer, Status), leftovers)
+        text = format_summary(found, leftovers)
     else:
-        found, colours = decode(answer, Status), use_colours()
+        colours = use_colours()
         text = format_status(found, terminal_width(), leftovers=leftovers, audit=audited, colours=colours)
     click.echo(text, nl=False)
     return STATUS_EQUAL if audited is None or audited.is_equal else STATUS_DIFFERENT

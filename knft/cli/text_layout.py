@@ -85,22 +85,36 @@ class Layout:
     def table(self, names: Sequence[str], rows: Sequence[Sequence[str]], texts: Sequence[str], indent: int) -> None:
         """Add rows, each with a text after it, or below it if the width is too small.
 
-        ``names`` are those of the columns; columns without values are left out.
+        ``names`` are those of the columns; columns without values are left out. Rows that are wider than the width have
+        the names of the columns before the values instead of above them.
         """
         cells = [[escape_invisible(cell) for cell in row] for row in rows]
         columns = [column for column in zip(names, *cells, strict=True) if any(column[1:])]
         widths = [max(map(len, column)) + _GAP for column in columns]
-        lines = ["".join(map(str.ljust, row, widths)) for row in zip(*columns, strict=True)]
         width = sum(widths)
         is_beside = self._width is None or indent + width + _MIN_TEXT <= self._width
         is_aligned = self._width is None or indent + width - _GAP <= self._width
+        if not is_aligned:
+            self._named_rows(columns, texts, indent)
+            return
+        lines = ["".join(map(str.ljust, row, widths)) for row in zip(*columns, strict=True)]
         for line, text in zip(lines, ("", *texts), strict=True):
             if is_beside:
                 self._fold(line, text, indent, indent + width)
-                continue
-            self._fold("", line.rstrip() if is_aligned else " ".join(line.split()), indent, indent + _GAP)
-            if text:
-                self._fold("", text, indent + _GAP, indent + 2 * _GAP)
+            else:
+                self._row(line.rstrip(), text, indent)
+
+    def _named_rows(self, columns: Sequence[Sequence[str]], texts: Sequence[str], indent: int) -> None:
+        (_, *first), *others = columns
+        for number, (label, text) in enumerate(zip(first, texts, strict=True), 1):
+            cells = (f"{column[0]} {column[number]}" for column in others if column[number])
+            self._row(", ".join((label, *cells)), text, indent)
+
+    def _row(self, line: str, text: str, indent: int) -> None:
+        """Add a row with its text below it."""
+        self._fold("", line, indent, indent + _GAP)
+        if text:
+            self._fold("", text, indent + _GAP, indent + 2 * _GAP)
 
     def _fold(self, label: str, text: str, indent: int, next_indent: int) -> None:
         line = " " * indent + label + escape_invisible(text)

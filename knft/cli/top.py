@@ -17,7 +17,7 @@ import click
 import msgspec
 from msgspec import Struct, structs
 
-from knft.cli.top_text import SORTINGS, Level, Selection, Top, format_top, rates
+from knft.cli.top_text import SORTINGS, Level, Selection, Top, format_top, rates, selected_rows
 from knft.control.client import ask, decode
 from knft.control.messages import COUNTERS_PATH, Counters
 
@@ -73,7 +73,7 @@ def top(selection: Selection, output: str) -> None:
     after = next(_later_answers(before, _sleep))
     found = rates(before, after)
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        click.echo(msgspec.json.format(msgspec.json.encode(selected_rows(found, selection)), indent=2).decode())
         return
     click.echo(format_top(found, selection), nl=False)
 

@@ -1,9 +1,9 @@
 """The text of ``knft top``: rates between two answers of the running knft, selected, sorted, and laid out."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from knft.cli.text_layout import format_seconds
 from knft.control.messages import Counters, FrontendCounters, SyncTotals
@@ -133,6 +133,12 @@ def selected(top: Top, selection: Selection) -> list[Row]:
     wanted = selection.filter.casefold()
     found = [row for row in rows if wanted in f"{row.service} {row.frontend}".casefold()]
     return sorted(found, key=lambda row: (-_sorted_number(row, selection.sorting), row.service, row.frontend))
+
+
+def selected_rows(top: Top, selection: Selection) -> Top:
+    """Return the rates with the selected rows of both levels, in order."""
+    services, frontends = (tuple(selected(top, structs.replace(selection, level=level))) for level in get_args(Level))
+    return structs.replace(top, services=services, frontends=frontends)
 
 
 def _sorted_number(row: Row, sorting: Sorting) -> float:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import click
 import pytest
 
 from knft import __version__
@@ -302,10 +303,23 @@ def test_console_script_is_installed() -> None:
     assert done.stdout == f"knft {__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["run", "render", "diff", "trace", "explain"])
+CAPTURE = "kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml"
+
+
+def _reads_objects(command: click.Command) -> bool:
+    return not {"--filename", "--manifests"}.isdisjoint(flag for param in command.params for flag in param.opts)
+
+
+@pytest.mark.parametrize("command", [name for name, each in cli.commands.items() if _reads_objects(each)])
 def test_help_says_how_to_capture_objects(command: str) -> None:
     lines = [line.strip() for line in knft(command, "--help").stdout.splitlines()]
-    assert "kubectl get nodes,services,endpointslices,servicecidrs -A -o yaml" in lines
+    assert {CAPTURE, f"{CAPTURE} > now.yaml"} & set(lines)
+
+
+def test_commands_that_read_objects_are_known() -> None:
+    """Guards the test above."""
+    found = {name for name, command in cli.commands.items() if _reads_objects(command)}
+    assert found == {"run", "render", "diff", "trace", "explain", "preflight", "lint"}
 
 
 def test_help_says_that_manifests_disable_health_checks_and_metrics() -> None:

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from knft.cli.top import Screen, press
-from knft.cli.top_text import NOT_COUNTING, Level, Row, Selection, Top, format_top, rates, selected
+from knft.cli.top_text import NOT_COUNTING, Level, Row, Selection, Top, format_top, rates, selected, selected_rows
 from knft.control.messages import Counters, FrontendCounters, SyncTotals
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -126,6 +126,13 @@ def test_order_of_rows() -> None:
     by_refused = selected(TOP, Selection("frontend", "refused"))
     assert [row.refused for row in by_refused] == [2.0, 0.0, 0.0, 0.0]
     assert [row.service for row in by_refused][1:] == ["shop/db", "shop/web:http", "shop/web:http"]
+
+
+def test_json_output_has_the_selected_rows_of_services_and_frontends() -> None:
+    found = selected_rows(TOP, Selection("frontend", "name", filter="shop/db"))
+    assert [row.service for row in found.services] == ["shop/db"]
+    assert [row.frontend for row in found.frontends] == ["10.96.0.2:80/tcp"]
+    assert selected_rows(TOP, Selection(sorting="name")).services == TOP.services[::-1]
 
 
 def test_names_of_other_programs_cannot_control_the_terminal() -> None:

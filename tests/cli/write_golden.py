@@ -1,12 +1,16 @@
-"""Writes the golden texts of status, history and top: ``python -m tests.cli.write_golden``."""
+"""Writes the golden texts and JSON schemas of status, history and top: ``python -m tests.cli.write_golden``."""
+
+import json
 
 from knft.cli.history_text import Selection as HistorySelection
 from knft.cli.history_text import format_history
 from knft.cli.status_text import audit_conclusion, format_status
 from knft.cli.top_text import Selection, format_top
 from knft.control.messages import History
+from tests.cli.json_schemas import FORMS, schema_file
 from tests.cli.test_status_text import CHANGE, FOUND, GOLDEN, HISTORY, LEFTOVERS, STATES, WIDTHS
 from tests.cli.test_top import long_names
+from tests.support.json_schema import schema_of
 
 if __name__ == "__main__":
     for width, columns in WIDTHS.items():
@@ -20,3 +24,5 @@ if __name__ == "__main__":
         texts["top-frontend"] = format_top(long_names(), Selection("frontend"), columns)
         for name, text in texts.items():
             (GOLDEN / f"{name}-{width}.txt").write_text(text)
+    for command, form in FORMS.items():
+        schema_file(command).write_text(json.dumps(schema_of(form), indent=2, ensure_ascii=False) + "\n")

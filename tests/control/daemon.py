@@ -1,6 +1,5 @@
 """A running knft with manifests, in a namespace whose loopback interface has the addresses of its endpoints."""
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from tests.cli.json_schemas import validated
 from tests.support.kernel_harness import service, slices
 from tests.support.knft_command import NODE_FLAG, knft
 from tests.support.lab.namespace import Namespace
@@ -70,8 +70,8 @@ class ControlledKnft(LoggedProcess):
         self.wait_until(lambda: self.log_text().count("full sync") >= 2)
 
     def ask(self, *arguments: str) -> Any:
-        """Return the JSON that a command prints."""
-        return json.loads(knft(self.namespace, *arguments, "-o", "json").stdout)
+        """Return the JSON that a command prints, which matches its schema."""
+        return validated(arguments[0], knft(self.namespace, *arguments, "-o", "json").stdout)
 
     def endpoint_changes(self, *arguments: str) -> list[dict[str, Any]]:
         """Return the changes of endpoints that ``knft history`` prints."""

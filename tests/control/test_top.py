@@ -47,6 +47,7 @@ def test_connections_and_syncs_are_printed_once_when_piped(counting: ControlledK
     assert [(row["service"], row["total"]) for row in found["services"]] == [("default/empty:http", 3)]
     assert [row["frontend"] for row in found["frontends"]] == ["10.96.0.2:80/tcp"]
     assert found["seconds"] > 0
+    assert counting.ask("top", "--filter", "other")["services"] == []
     lines = knft(counting.namespace, "top", "--by", "frontend").stdout.splitlines()
     assert (lines[0], found["node"]) == ("node node-1", "node-1")
     assert lines[1].split() == ["FAMILY", "SYNCS/S", "FAILED/S", "DURATION", "LATENCY"]

@@ -7,6 +7,7 @@ import pty
 import struct
 import subprocess
 import termios
+from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
@@ -18,8 +19,12 @@ from knft.cli.manifests import read_manifests
 from knft.comparison.explained import object_source
 from knft.config import Config
 from knft.errors import KnftError
+from knft.explain.affinity import Client, with_affinity
+from knft.explain.connections import ConnectionCount, with_connections
 from knft.explain.sentences import Sentence
 from knft.explain.sources import ObjectSource
+from knft.families import Family
+from knft.model.plan import FrontendKey
 from tests.explain.shop import FLAGS, explain_in, invoke, source, write_manifests
 from tests.explain.used_endpoints import check_used_endpoints
 from tests.support.json_schema import schema_of
@@ -34,7 +39,10 @@ QUESTIONS = {
     "endpoint": "10.244.2.11",
     "unallocated": "10.96.9.9:80/tcp",
     "unknown": "shop/front-end",
+    "entries": "shop/frontend",
 }
+"""The question of each golden file; that of "entries" is asked with --client and --connections."""
+CLIENT = Client(Family.IPV4, "198.51.100.7")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +67,29 @@ def test_text_is_golden(shop: ObjectSource, name: str, width: str) -> None:
 
 def golden_text(shop: ObjectSource, name: str, width: str) -> str:
     """Return the text of an explanation."""
-    return format_explanation(explain_in(shop, QUESTIONS[name]), WIDTHS[width])
+    found = explain_in(shop, QUESTIONS[name])
+    if name == "entries":
+        found = with_connections(with_affinity(found, lambda: shop.probes, _Entries(), CLIENT), _connections)
+    return format_explanation(found, WIDTHS[width])
+
+
+class _Entries:
+    """Affinity entries: 100 000 of IPv4, which are not all, on the first endpoint, with the client; one of IPv6."""
+
+    def count(self, family: Family, ids: frozenset[int]) -> tuple[dict[int, int], bool]:
+        is_ipv4 = family is Family.IPV4
+        return {min(ids): 100_000 if is_ipv4 else 1}, not is_ipv4
+
+    def seconds(self, family: Family, ids: frozenset[int], client: str) -> dict[int, int]:
+        assert (family, client) == (CLIENT.family, CLIENT.address)
+        return {min(ids): 600}
+
+
+def _connections(family: Family, keys: frozenset[FrontendKey]) -> Iterator[ConnectionCount]:
+    """Yield 12 345 connections to each frontend and endpoint of IPv4, also to one that is not ready any more."""
+    for key in keys if family is Family.IPV4 else ():
+        yield ConnectionCount(key, "10.244.1.11:8080", 12_345)
+        yield ConnectionCount(key, "10.244.2.12:8080", 1)
 
 
 def test_golden_files_are_those_of_the_questions() -> None:

@@ -21,10 +21,11 @@ WIDTHS: dict[str, int | None] = {"80": 80, "200": 200, "piped": None}
 PACKET = ("--from", "192.0.2.99", "--to", "10.96.0.10:80/tcp")
 INTERFACES = ("--detect-local-mode", "InterfaceNamePrefix", "--pod-interface-name-prefix", "veth")
 TRACES = {
-    "endpoints": (*PACKET, "--backend", "iptables"),
-    "node-port": ("--from", "198.51.100.7", "--to", "192.0.2.11:30010"),
-    "rejected": ("--from", "192.0.2.99", "--to", "10.96.0.13:80"),
-    "cases": (*PACKET, *INTERFACES),
+    "endpoints": (*FLAGS, *PACKET, "--backend", "iptables"),
+    "node-port": (*FLAGS, "--from", "198.51.100.7", "--to", "192.0.2.11:30010"),
+    "rejected": (*FLAGS, "--from", "192.0.2.99", "--to", "10.96.0.13:80"),
+    "cases": (*FLAGS, *PACKET, *INTERFACES),
+    "warning": ("--node", "node-1", *PACKET),
 }
 
 
@@ -46,7 +47,7 @@ def test_text_shows_each_rule_and_its_action(cluster: Path) -> None:
 
 def golden_texts(cluster: Path) -> dict[str, str]:
     """Return the text of each golden file."""
-    traces = {name: trace("-f", str(cluster), *FLAGS, *flags) for name, flags in TRACES.items()}
+    traces = {name: trace("-f", str(cluster), *flags) for name, flags in TRACES.items()}
     return {
         f"{name}-{width}": format_trace(msgspec.convert(found, form.Trace), width=limit)
         for name, found in traces.items()

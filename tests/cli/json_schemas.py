@@ -1,0 +1,26 @@
+"""The JSON schemas of status, history and top: ``python -m tests.cli.write_golden`` writes them."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+from msgspec import Struct
+
+import knft.cli
+from knft.cli.status import StatusDocument
+from knft.cli.top_text import Top
+from knft.control.messages import History
+
+FORMS: dict[str, type[Struct]] = {"status": StatusDocument, "history": History, "top": Top}
+
+
+def schema_file(command: str) -> Path:
+    """Return the file with the schema of a command's JSON output."""
+    return Path(knft.cli.__file__).with_name(f"{command}.schema.json")
+
+
+def validated(command: str, output: str | bytes) -> object:
+    """Return the decoded JSON output of a command, which matches its schema."""
+    found = json.loads(output)
+    jsonschema.validate(found, json.loads(schema_file(command).read_text()))
+    return found
