@@ -179,6 +179,7 @@ class Daemon:
             try:
                 observe(*arguments, **keywords)
             except Exception as error:  # noqa: BLE001 - logged with its traceback
+                exit_if_out_of_memory(error)
                 _log_bug(observer, error)
 
     def check_node(self) -> None:
@@ -416,10 +417,10 @@ class _BugsLogged(AbstractContextManager[None]):
     ) -> bool:
         if not isinstance(error, Exception):
             return False
+        exit_if_out_of_memory(error)
         _log_bug(self._name, error)
         return True
 
 
 def _log_bug(name: str, error: Exception) -> None:
-    exit_if_out_of_memory(error)
     log.error("%s failed unexpectedly; please report this", name, exc_info=error)

@@ -17,7 +17,7 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 FAMILIES: tuple[Family, ...] = get_args(Family)
 EXAMPLES = 60
 
-NOT_MODELLED = {"invalid packets", "forwarding rules", "health check ports"}
+NOT_MODELLED = {"invalid packets", "dropped invalid packets", "forwarding rules", "health check ports"}
 """The model only covers first packets, on a node without rules of other programs."""
 
 RARE = {"external IP that is a cluster IP", "contested frontend", "source ranges without endpoints"}

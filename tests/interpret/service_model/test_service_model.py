@@ -67,6 +67,8 @@ def _settings(scenario: scenarios.Scenario) -> Settings:
     parser.add_argument("--pod-interface-name-prefix", default="")
     parser.add_argument("--detect-local-mode", default="ClusterCIDR")
     parser.add_argument("--masquerade-all", action="store_true")
+    # The model's packets open connections, so none is INVALID.
+    parser.add_argument("--drop-invalid-packets", action="store_true")
     flags = parser.parse_args(scenario.arguments())
     return Settings(
         addresses=tuple(_addresses_of("node", scenario)),
