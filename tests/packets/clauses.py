@@ -216,6 +216,7 @@ NO_PACKET = {
     "nftables.md#pods-of-other-nodes": NoPacket(
         "pods of other nodes get no reply from endpoints on a third node",
         "a scenario has one node, and the rules of this node send the packet to the endpoint",
+        "tests/packets/test_explanations.py::test_pods_of_other_nodes_get_no_reply_from_endpoints_on_other_nodes",
     ),
     "nftables.md#affinity-timeout": NoPacket(
         "the affinity timeout counts from a client's last connection",

@@ -307,6 +307,16 @@ CASES = (
         masqueraded=(":30020/tcp",),
     ),
     Case(
+        ":30091",
+        (S.FRONTEND_OF_FAMILY, S.ALL_SERVED),
+        (
+            ":30091/tcp is a NodePort of Service port default/only-ipv4:http for IPv4; :30091/tcp is a NodePort of "
+            "Service port default/only-ipv6:http for IPv6; all 2 Service ports of default/only-ipv4 and "
+            "default/only-ipv6 have endpoints that get connections"
+        ),
+        masqueraded=(":30091/tcp",),
+    ),
+    Case(
         "$cluster.22",
         (S.ADDRESS,),
         (
@@ -383,6 +393,22 @@ CASES = (
             "default/older:http"
         ),
         packets=(Direct("local-4", "[$cluster.40]:80", "remote-1"),),
+    ),
+    Case(
+        "[$remote-3]:8089",
+        (S.ENDPOINT, S.USED_BY, S.USED_TERMINATING),
+        (
+            "[$remote-3]:8089/tcp is an endpoint of default/first-user:http and default/second-user:http; used by "
+            "default/first-user:http and default/second-user:http"
+        ),
+    ),
+    Case(
+        "[$local-3]:8089",
+        (S.ENDPOINT, S.UNUSED_BY, S.NOT_READY, S.NOT_SERVING),
+        (
+            "[$local-3]:8089/tcp is an endpoint of default/first-user:http and default/second-user:http; not used by "
+            "default/first-user:http and default/second-user:http"
+        ),
     ),
     Case(
         "[$remote-3]:8082",

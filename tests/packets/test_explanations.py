@@ -67,6 +67,9 @@ IN_OTHER_TESTS = frozenset(
         S.KERNEL_DIFFERENT,
         S.KERNEL_EXTRA,
         S.KERNEL_NO_TABLE,
+        S.KERNEL_HAS_NONE,
+        S.NO_CLUSTER_IP_IN_FAMILY,
+        S.PODS_OF_THIS_NODE,
         S.PINNED,
         S.NOT_PINNED,
         S.NO_AFFINITY,
@@ -76,12 +79,7 @@ IN_OTHER_TESTS = frozenset(
 """The sentences of the tests below the one of ``CASES``."""
 WITHOUT_PACKETS = frozenset(
     {
-        S.USED_BY,
-        S.UNUSED_BY,
-        S.FRONTEND_OF_FAMILY,
         S.HEALTH_CHECK_PORT,
-        S.NO_CLUSTER_IP_IN_FAMILY,
-        S.KERNEL_HAS_NONE,
         S.KERNEL_UNREAD,
         S.UNKNOWN_SERVICE,
         S.NEVER_SYNCED,
@@ -90,14 +88,12 @@ WITHOUT_PACKETS = frozenset(
         S.TABLE_CHANGED,
         S.TABLE_LEFT,
         S.QUARANTINED,
-        S.PODS_OF_THIS_NODE,
         S.INVALID_DROPPED,
     }
 )
 """The sentences of ``tests/explain``, ``tests/comparison/test_running.py`` and ``test_invalid_packets.py``.
 
-These are other forms of sentences above, the one about a port of knft itself, those about the running knft, and the one
-about three nodes, because a scenario has one.
+These are those about the running knft, its syncs and its health check port, and one with packets of a test of its own.
 """
 
 
@@ -270,6 +266,7 @@ def test_explanations_from_the_kernel_alone_have_the_same_outcomes(explained: Ex
         S.KERNEL_DIFFERENT,
         S.KERNEL_EXTRA,
         S.KERNEL_NO_TABLE,
+        S.KERNEL_HAS_NONE,
     }
     assert {each.kind for each in stated} <= kinds
 
@@ -310,6 +307,10 @@ def test_rules_of_the_kernel_are_compared_with_those_of_the_objects(explained: E
     node = plan.NODE.lan.ipv4
     assert explained.clients.dial("outside", node, 30021) == Rejected("reset")
     assert isinstance(explained.clients.dial("outside", node, 30020), Answered)
+
+    unallocated = explain(parse_query("10.96.0.99"), explained.objects, rules)
+    assert [each.kind for each in unallocated.kernel] == ["kernel_has_none"]
+    assert explained.clients.dial("outside", "10.96.0.99", 80, silent=True) == Silent()
 
     only_ipv4 = kernel_rules({4: captured.rule_sets[4]}, captured.node_addresses)
     missing = explain(parse_query(what), explained.objects, only_ipv4)
@@ -375,6 +376,29 @@ def test_connections_are_counted_by_endpoint(explained: Explained, version: plan
     assert totals == {**dict.fromkeys(totals, 0), family: len(answers)}
     endpoints = next(each.endpoints for each in found.ports if each.family == family)
     assert {each.endpoint: each.connections for each in endpoints} == Counter(answers)
+
+
+def test_service_has_no_rules_in_a_family_without_a_cluster_ip(explained: Explained) -> None:
+    """Although the Service has an IPv6 slice with an endpoint."""
+    found = explained.explain("[$remote-4]:8088", 6)
+    assert [each.kind for each in found.conclusion] == ["endpoint_of_unserved", "no_cluster_ip_in_family"]
+    assert explained.clients.dial("outside", address("cluster.73", 6), 80, silent=True) == Silent()
+    assert isinstance(explained.clients.dial("outside", address("cluster.73", 4), 80), Answered)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_pods_of_other_nodes_get_no_reply_from_endpoints_on_other_nodes(
+    explained: Explained, version: plan.Version
+) -> None:
+    """The endpoint replies to the pod itself, which does not know the connection."""
+    family = FAMILY_OF_VERSION[version].value
+    (port,) = (each for each in explained.explain("outer-elsewhere", version).ports if each.family == family)
+    assert S.PODS_OF_THIS_NODE.kind in {each.kind for each in port.notes}
+    (node_port,) = (each for each in port.frontends if each.what.startswith(":"))
+    reply = explained.clients.dial("local-4", node_port.at, node_port.port)
+    assert isinstance(reply, Answered)
+    assert reply.server == "remote-1"
+    assert explained.clients.dial("remote-4", node_port.at, node_port.port, silent=True) == Silent()
 
 
 def test_node_ports_that_no_address_accepts(node: Node) -> None:
