@@ -27,6 +27,7 @@ from tests.comparison.examples import ADDRESSES, EXAMPLES, NODE, load_iptables, 
 from tests.kernel.newer_sets import add_newer_set
 from tests.leftovers.conftest import OldNode
 from tests.support.conntrack_entries import Entry, add_entries, listed_entries
+from tests.support.containers import in_container
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
@@ -348,14 +349,26 @@ def test_missing_privilege_has_status_2(node: Namespace) -> None:
     assert done.stderr == "knft: CAP_NET_ADMIN is missing: run knft as root, or give its container that capability\n"
 
 
-def test_init_container_of_the_documentation_has_valid_arguments() -> None:
+@pytest.mark.parametrize(
+    ("mode", "status", "verdict"),
+    [
+        ("nftables", 0, "ready, as far as checked: 3 points were not checked\n"),
+        ("userspace", 3, "not ready: 1 problem\n"),
+    ],
+)
+def test_init_container_of_the_documentation_lets_knft_start_if_the_node_is_ready(
+    kube_proxy_node: Namespace, tmp_path: Path, mode: str, status: int, verdict: str
+) -> None:
+    """With its arguments, capabilities and read-only root file system, and no terminal; iptables-legacy is read too."""
     page = (Path(__file__).parents[2] / "docs" / "operations" / "preflight.md").read_text()
     (container,) = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])["initContainers"]
-    name, *arguments = container["args"]
-    assert name == "preflight"
-    assert (
-        cli.commands[name]
-        .make_context(name, arguments)
-        .params["config"]
-        .startswith(container["volumeMounts"][0]["mountPath"])
-    )
+    context, (mount,) = container["securityContext"], container["volumeMounts"]
+    assert (context["readOnlyRootFilesystem"], context["capabilities"]["drop"]) == (True, ["ALL"])
+    config = tmp_path / "config.yaml"
+    config.write_text(f"apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: {mode}\n")
+    arguments = [each.replace(mount["mountPath"], str(tmp_path)) for each in container["args"]]
+    command = [*in_container(*context["capabilities"]["add"]), *KNFT, *arguments]
+    done = kube_proxy_node.run(command, check=False)
+    assert (done.returncode, done.stderr) == (status, "")
+    assert done.stdout.startswith(verdict)
+    assert "legacy" not in done.stdout
