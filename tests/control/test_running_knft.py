@@ -14,8 +14,9 @@ import pytest
 from knft.track.size_limits import MAX_SOURCE_RANGES
 from tests.control.daemon import REFUSED_ADDRESS, ControlledKnft
 from tests.support.kernel_harness import service, slices
-from tests.support.knft_command import knft
+from tests.support.knft_command import KNFT, knft
 from tests.support.lab.namespace import Namespace
+from tests.support.terminal import on_terminal, without_colours
 from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.kernel
@@ -117,6 +118,17 @@ def test_status_of_a_ready_process(daemon: ControlledKnft) -> None:
     text = knft(daemon.namespace, "status").stdout
     assert text.startswith("knft is ready and all rules are in force\n")
     assert "\nIPv4          in force; last sync " in text
+
+
+@pytest.mark.parametrize("command", ["status", "history"])
+def test_text_fits_the_terminal(daemon: ControlledKnft, command: str) -> None:
+    daemon.wait_until(lambda: bool(daemon.ask("history")["entries"]))
+    with daemon.namespace.entered():
+        narrow, wide = (on_terminal([*KNFT, command], columns) for columns in (80, 200))
+    assert narrow.count("\n") > wide.count("\n")
+    assert max(map(len, without_colours(narrow).splitlines())) <= 80
+    assert max(map(len, without_colours(wide).splitlines())) <= 200
+    assert ("\x1b" in narrow) is (command == "status")
 
 
 def test_lint_compares_a_change_with_the_objects_of_the_running_knft(daemon: ControlledKnft, tmp_path: Path) -> None:
