@@ -9,9 +9,14 @@ from typing import Any
 
 import pytest
 
+from knft.comparison.explained import object_source
 from knft.config import Config
+from knft.explain.explain import explain
+from knft.explain.query import parse_query
+from knft.explain.sentences import Sentence
 from knft.families import Family
 from knft.model.events import Event, ObjectReference
+from knft.model.objects import ObjectChange
 from tests.serve.http_client import TIMEOUT_SECONDS, http_request, parse_response, refuses_connections, send_and_receive
 from tests.serve.node import (
     HEALTH,
@@ -91,6 +96,14 @@ def test_health_check_ports_follow_services_and_local_endpoints(node: MonitoredN
     _expect(30101, "web", 1)
     node.apply_and_sync(load_balancer_service("web", 30101, type="ClusterIP", externalTrafficPolicy=None))
     assert _gone(30101)
+
+
+def test_explanation_of_a_health_check_port_says_that_knft_answers(node: MonitoredNode) -> None:
+    node.apply_and_sync(load_balancer_service("web", PORT))
+    changes = tuple(ObjectChange(None, each) for each in node.objects.values())
+    found = explain(parse_query(f":{PORT}"), object_source(changes, ALL_ADDRESSES))
+    assert [each.kind for each in found.conclusion] == [Sentence.HEALTH_CHECK_PORT.kind]
+    _expect(PORT, "web", 0)
 
 
 def test_only_ready_local_endpoint_addresses_count_once(node: MonitoredNode) -> None:
