@@ -92,6 +92,6 @@ def _add_traffic(layout: Layout, change: ManifestChange) -> None:
 
 
 def _traffic(each: TrafficChange, change: ManifestChange) -> tuple[str, str]:
-    nodes = "all nodes" if len(each.nodes) == len(change.nodes) else listed(each.nodes)
+    nodes = "all nodes" if len(each.nodes) == len(change.nodes) > 1 else listed(each.nodes)
     outcomes = f"{each.before} → {each.after}" if each.before and each.after else each.description
     return nodes, f"{outcomes}; for example: knft trace {each.example}" if each.example else outcomes

@@ -1,12 +1,15 @@
 """``knft lint`` as a command: exit statuses, formats, widths, nodes, and the comparison with earlier manifests."""
 
 import json
+import os
 from pathlib import Path
+from unittest.mock import patch
 
 import jsonschema
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
+from msgspec import structs
 
 import knft.lint.report as form
 from knft.cli.commands import cli
@@ -58,12 +61,37 @@ def write_change(folder: Path) -> tuple[str, str]:
     return written(folder / "before", *before), written(folder / "after", *after)
 
 
+RUNNING_OBJECTS = (
+    node_port(trafficDistribution="PreferClose"),
+    endpoint_slice(),
+    service("api", clusterIP="10.96.0.11"),
+    endpoint_slice(service="api"),
+    service("dns", clusterIP="10.96.0.12"),
+    TWO_NODES[1],
+    service_cidr("10.96.0.0/16"),
+)
+"""Those of the running knft of ``report_of_running``; ``CHANGED`` is a change of one of them."""
+CHANGED = node_port(externalTrafficPolicy="Local", trafficDistribution="PreferClose")
+
+
+def report_of_running(folder: Path) -> form.LintReport:
+    """Return the report about a change of an object of a running knft on node-2, whose PID is 4242."""
+    daemon = MemoryDaemon(Config("node-2", cluster_cidrs=("10.244.0.0/16",)), ("192.0.2.12",))
+    items = {"apiVersion": "v1", "kind": "List", "items": RUNNING_OBJECTS}
+    daemon.add(*decode(json.dumps(items).encode()).objects)
+    with patch("knft.control.object_reader.ObjectReader", lambda: daemon.reader):
+        found = report_of("-f", written(folder / "part", CHANGED), "--against-daemon")
+    own = f"the running knft (pid {os.getpid()})"
+    return structs.replace(found, notes=tuple(each.replace(own, "the running knft (pid 4242)") for each in found.notes))
+
+
 def golden_texts(folder: Path) -> dict[str, str]:
-    """Return the text of each golden file: a broken cluster, and a change."""
+    """Return the text of each golden file: a broken cluster, a change, and one of the objects of a running knft."""
     before, after = write_change(folder)
     reports = {
         "broken": report_of("-f", str(BROKEN / "refused-after-the-restore.yaml")),
         "change": report_of("-f", after, "--against", before),
+        "daemon": report_of_running(folder),
     }
     return {
         f"{name}-{width}": format_report(report, limit)
@@ -167,25 +195,10 @@ def test_endpoint_slice_that_moves_to_another_service_changes_both(tmp_path: Pat
     assert {each.service for each in change.traffic} == {"shop/api:http", "shop/web:http"}
 
 
-def test_running_knft_has_the_objects_before_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_knft_has_the_objects_before_a_change(tmp_path: Path) -> None:
     """They are those of its node, with its settings; of other nodes it has the names only."""
-    objects = (
-        node_port(trafficDistribution="PreferClose"),
-        endpoint_slice(),
-        service("api", clusterIP="10.96.0.11"),
-        endpoint_slice(service="api"),
-        service("dns", clusterIP="10.96.0.12"),
-        TWO_NODES[1],
-        service_cidr("10.96.0.0/16"),
-    )
-    config = Config("node-2", cluster_cidrs=("10.244.0.0/16",))
-    daemon = MemoryDaemon(config, ("192.0.2.12",))
-    daemon.add(*decode(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()).objects)
-    monkeypatch.setattr("knft.control.object_reader.ObjectReader", lambda: daemon.reader)
-
-    changed = node_port(externalTrafficPolicy="Local", trafficDistribution="PreferClose")
-    found = report_of("-f", written(tmp_path / "part", changed), "--against-daemon")
-    before = written(tmp_path / "before", *objects, TWO_NODES[0])
+    found = report_of_running(tmp_path)
+    before = written(tmp_path / "before", *RUNNING_OBJECTS, TWO_NODES[0])
     flags = ("--partial", "--node", "node-2", "--cluster-cidr", "10.244.0.0/16")
     expected = report_of("-f", str(tmp_path / "part"), "--against", before, *flags)
     assert found.change is not None
@@ -196,7 +209,7 @@ def test_running_knft_has_the_objects_before_a_change(tmp_path: Path, monkeypatc
     assert {each.id for each in expected.change.new_findings} == set()
     assert {each.id for each in found.change.new_findings} == {"prefer-close"}
     (note,) = found.notes
-    assert note.startswith("the objects before the change are those of the running knft (pid ")
+    assert note.startswith("the objects before the change are those of the running knft (pid 4242)")
     assert note.endswith("on its node only, and findings about fields that knft does not keep count as new")
 
 
