@@ -91,9 +91,9 @@ WITHOUT_PACKETS = frozenset(
         S.INVALID_DROPPED,
     }
 )
-"""The sentences of ``tests/explain``, ``tests/comparison/test_running.py`` and ``test_invalid_packets.py``.
+"""The sentences about the running knft and its syncs, which ``tests/comparison/test_running.py`` produces.
 
-These are those about the running knft, its syncs and its health check port, and one with packets of a test of its own.
+Two have packets of other tests: ``test_invalid_packets.py`` and ``tests/serve/test_service_health.py``.
 """
 
 
