@@ -31,6 +31,7 @@ done
 
 folder=$(mktemp -d)
 trap 'rm -r "$folder"' EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 

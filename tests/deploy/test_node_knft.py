@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.trace.cluster import write_manifests
+from tests.support.waiting import TIMEOUT, wait_until
 
 FOLDER = Path(__file__).parent.parent.parent / "deploy/kustomize"
 CONFIG = "/var/lib/kube-proxy/config.conf"
@@ -18,7 +20,10 @@ case "$*" in
     *"get configmap kube-proxy --ignore-not-found"*) cat "$FAKE/configmap" ;;
     *"get nodes,services,endpointslices,servicecidrs --all-namespaces --output=yaml") cat "$FAKE/objects.yaml" ;;
     *"get nodes --selector=kubernetes.io/os=linux"*) cat "$FAKE/nodes" ;;
-    *" run knft-command "*)
+    "get node node-9 "*) echo 'Error from server (NotFound): nodes "node-9" not found' >&2; exit 1 ;;
+    "get node node-"*) ;;
+    *" delete pod knft-command-"*) echo "$*" >>"$FAKE/deleted" ;;
+    *" run knft-command-"*)
         while [ "$1" != -- ]; do
             shift
         done
@@ -59,16 +64,30 @@ class Fake:
         """Write an answer of kubectl."""
         (self.folder / name).write_text(text)
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run the script."""
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start the script in a process group of its own."""
         environment = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}", "FAKE": str(self.folder)}
         command = ["sh", str(FOLDER / "node-knft.sh"), *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            command, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True, restore_signals=True
+        )
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the script."""
+        with self.start(*arguments) as script:
+            output, errors = script.communicate()
+        return subprocess.CompletedProcess(script.args, script.returncode, output, errors)
 
     @property
     def commands(self) -> list[str]:
         """The commands that ran on nodes."""
         return (self.folder / "commands").read_text().splitlines()
+
+    @property
+    def deleted(self) -> list[str]:
+        """The commands of kubectl that deleted pods."""
+        return (self.folder / "deleted").read_text().splitlines()
 
 
 @pytest.fixture
@@ -116,6 +135,37 @@ def test_all_nodes_have_a_line_each_and_the_highest_status(fake: Fake) -> None:
 
 def test_status_of_one_node_is_that_of_the_command(fake: Fake) -> None:
     assert fake.run("node-2", "preflight").returncode == 3
+    assert len(fake.deleted) == 1
+
+
+def test_unknown_node_is_an_error(fake: Fake) -> None:
+    done = fake.run("node-9", "diff")
+    assert (done.stdout, done.returncode) == ("", 2)
+    assert done.stderr == 'Error from server (NotFound): nodes "node-9" not found\n'
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGHUP, 129), (signal.SIGINT, 130), (signal.SIGTERM, 143)],
+    ids=["HUP", "INT", "TERM"],
+)
+def test_pod_is_deleted_after_a_signal(fake: Fake, number: signal.Signals, status: int) -> None:
+    fake.program("knft", "exec sleep 60")
+    with fake.start("node-1", "diff") as script:
+        wait_until((fake.folder / "commands").exists, "the command does not run")
+        os.killpg(script.pid, number)
+        assert script.wait(TIMEOUT) == status
+    assert len(fake.deleted) == 1
+
+
+def test_pod_is_deleted_if_the_reader_of_the_output_has_gone(fake: Fake) -> None:
+    fake.program("knft", "exec seq 1000000")
+    with fake.start("node-1", "diff") as script:
+        assert script.stdout is not None
+        assert script.stdout.readline() == "1\n"
+        script.stdout.close()
+        assert script.wait(TIMEOUT) != 0
+    assert len(fake.deleted) == 1
 
 
 def test_error_of_kubectl_ends_the_script(fake: Fake) -> None:
