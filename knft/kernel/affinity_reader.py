@@ -44,8 +44,9 @@ def count_clients(
 ) -> ClientCounts:
     """Count the entries with some endpoint IDs in a set: of all, or of the first ones, at least ``max_entries``.
 
-    ``family`` is the number that nf_tables uses. Packets that add entries meanwhile can make the kernel omit or repeat
-    some. Raises KernelError if the kernel refuses.
+    ``family`` is the number that nf_tables uses. The kernel can omit some entries and repeat others if packets add some
+    meanwhile, or if it resizes the hash table, as it does shortly after many were added. Raises KernelError if the
+    kernel refuses.
     """
     wanted = frozenset(ids)
     counts: Counter[int] = Counter()

@@ -17,6 +17,7 @@ from knft.nft.codec.tables import declarations_text
 from knft.render import layout
 from knft.render.names import CLIENTS, TABLE
 from tests.support.lab.namespace import Namespace
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 IDS = (0x11171, 7, 0xFFFFFFFE)
@@ -58,13 +59,21 @@ def test_clients_are_counted_by_endpoint(namespace: Namespace, library: WorkerPr
     """Also those without a timeout, which other programs can add: then a list has elements of several forms."""
     _declare(library, family)
     _add(library, family, *_many(family, 3000))
-    listed = _listed(namespace, family)
-    assert _count(family, IDS) == (listed, True)
+    listed = _wait_for_counts(namespace, family)
     assert _count(family, IDS[:1]) == ({IDS[0]: listed[IDS[0]]}, True)
     assert _count(family, ()) == ({}, True)
 
     _add(library, family, *_many(family, 3500, "")[3000:])
-    assert _count(family, IDS) == (_listed(namespace, family), True)
+    _wait_for_counts(namespace, family)
+
+
+def _wait_for_counts(namespace: Namespace, family: Family) -> Counter[int]:
+    """Wait until the entries are counted as nft lists them, and return their numbers.
+
+    The kernel resizes the hash table shortly after many were added. Both may have some entries twice meanwhile.
+    """
+    wait_until(lambda: _count(family, IDS) == (_listed(namespace, family), True), "the counts are not those of nft")
+    return _listed(namespace, family)
 
 
 def _count(family: Family, ids: Collection[int]) -> tuple[dict[int, int], bool]:
