@@ -486,7 +486,7 @@ def top(by: Literal["service", "frontend"], sort: Literal["rate", "refused", "to
 def history(context: click.Context, service: str | None, endpoint: str | None, since: str | None, output: str) -> None:
     """Print which endpoints Service ports gained and lost, by which event, and when that was in force.
 
-    SERVICE is NAMESPACE/NAME, or NAME in namespace default; NAMESPACE/NAME:PORT selects one named port. Changes of
+    SERVICE is NAMESPACE/NAME, or NAME in namespace default; NAMESPACE/NAME:PORT selects one port. Changes of
     knft's tables by other programs, failed syncs, and when the API server could not be watched, are printed, too,
     except with --endpoint.
 
@@ -494,7 +494,7 @@ def history(context: click.Context, service: str | None, endpoint: str | None, s
     root, in knft's container or on the host: it asks the knft of this network namespace.
 
     Exit status 0: the changes were printed, if there were any. 1: no knft process answers, or the output could not be
-    written. 2: invalid flags. 3: the running knft does not have SERVICE.
+    written. 2: invalid flags. 3: the running knft does not have SERVICE or its port.
     """
     from knft.cli.history import history as history_command  # noqa: PLC0415
 

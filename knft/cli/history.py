@@ -27,9 +27,11 @@ from knft.durations import parse_unsigned
 from knft.errors import UsageError
 from knft.explain.missing import missing_service
 from knft.explain.query import AddressQuery, ServiceQuery, parse_query
-from knft.explain.sentences import Sentence
+from knft.explain.sentences import Sentence, state
+from knft.explain.words import listed, number_text
 from knft.model.endpoint import endpoint_key
 from knft.model.names import NamespacedName
+from knft.model.objects import Service, ServicePortSpec
 
 STATUS_FOUND, STATUS_NOT_FOUND = 0, 3
 
@@ -43,8 +45,10 @@ def history(service: str | None, endpoint: str | None, since: str | None, output
         since_text(since) if since is not None else "",
     )
     found = decode(ask(HISTORY_PATH), History)
+    unknown: tuple[str, ...] = ()
+    if selection.service and not _has_changes(selection, found):
+        selection, unknown = resolve(selection, found, _services())
     selected = structs.replace(found, entries=tuple(filter(selector(selection), found.entries)))
-    unknown = _unknown_service(selection, found)
     if unknown:
         selected = structs.replace(selected, entries=())
     if output == "json":
@@ -54,16 +58,45 @@ def history(service: str | None, endpoint: str | None, since: str | None, output
     return STATUS_NOT_FOUND if unknown else STATUS_FOUND
 
 
-def _unknown_service(selection: Selection, found: History) -> tuple[str, ...]:
-    """Return sentences if the running knft neither has the selected Service nor a change of it."""
-    if not selection.service or selection.service in {
-        entry.service for entry in found.entries if isinstance(entry, EndpointChange)
-    }:
-        return ()
+def _has_changes(selection: Selection, found: History) -> bool:
+    """Return whether the selected Service, and the port of the selected name, have a change."""
+    return any(
+        entry.service == selection.service and selection.port in (None, entry.port)
+        for entry in found.entries
+        if isinstance(entry, EndpointChange)
+    )
+
+
+def _services() -> tuple[Service, ...]:
     from knft.control.object_reader import ObjectReader  # noqa: PLC0415 - few commands need the objects
 
-    names = {NamespacedName(each.metadata.namespace, each.metadata.name) for each in ObjectReader().services()}
-    return unknown_service(NamespacedName(*selection.service.split("/")), names)
+    return ObjectReader().services()
+
+
+def resolve(selection: Selection, found: History, services: Collection[Service]) -> tuple[Selection, tuple[str, ...]]:
+    """Return the selection with the names of a port that is given by number, and sentences if the port is unknown."""
+    name = NamespacedName(*selection.service.split("/"))
+    service = next((each for each in services if each.key == name), None)
+    if service is None:
+        if not _has_changes(structs.replace(selection, port=None), found):
+            return selection, unknown_service(name, {each.key for each in services})
+        msg = f"the running knft no longer has Service {name}, so its port {selection.port!r} cannot be looked up"
+        return selection, (msg,)
+    if selection.port is None:
+        return selection, ()
+    ports = service.spec.ports or ()
+    names = tuple(port.name for port in ports if selection.port in (port.name, str(port.port)))
+    if names:
+        return structs.replace(selection, port_names=names), ()
+    if not ports:
+        return selection, (state(Sentence.NO_PORTS, service=name).text,)
+    only = listed(_port_text(port) for port in ports)
+    return selection, (state(Sentence.NO_SUCH_PORT, service=name, port=repr(selection.port), found=only).text,)
+
+
+def _port_text(port: ServicePortSpec) -> str:
+    number = number_text(port.port, port.protocol)
+    return f"{port.name!r} ({number})" if port.name else number
 
 
 def unknown_service(name: NamespacedName, existing: Collection[NamespacedName]) -> tuple[str, ...]:
@@ -82,7 +115,7 @@ def service_name(text: str) -> tuple[str, str | None]:
         query = parse_query(text)
         if isinstance(query, ServiceQuery):
             return str(query.service), query.port
-    msg = f"{text!r} is not a Service: write NAMESPACE/NAME, or NAME in namespace default, and :PORT for a named port"
+    msg = f"{text!r} is not a Service: write NAMESPACE/NAME, or NAME in namespace default, and :PORT for one port"
     raise UsageError(msg)
 
 
@@ -132,7 +165,7 @@ def selector(selection: Selection) -> Callable[[Entry], bool]:
             return not selection.endpoint
         if selection.service and entry.service != selection.service:
             return False
-        if selection.port is not None and entry.port != selection.port:
+        if selection.port is not None and entry.port not in (selection.port_names or (selection.port,)):
             return False
         return not selection.endpoint or bool(entry.not_listed) or names_endpoint(entry, selection.endpoint)
 

@@ -24,12 +24,14 @@ _INDENT = "    "
 class Selection(Struct, frozen=True):
     """Which changes to print: of a Service (``namespace/name``), of an endpoint, since a time; "" and 0 select all.
 
-    ``port`` is the name of one of the Service's ports, None for all. ``endpoint`` is an address, or an address and a
+    ``port`` is the name or number of a port, None for all;
+    ``port_names`` are the names of the ports with that number. ``endpoint`` is an address, or an address and a
     port as in the answer. ``since_text`` is the time in words.
     """
 
     service: str = ""
     port: str | None = None
+    port_names: tuple[str, ...] = ()
     endpoint: str = ""
     since: float = 0.0
     since_text: str = ""
@@ -40,7 +42,8 @@ def format_history(history: History, selection: Selection, width: int | None, un
 
     ``unknown`` are the sentences about a selected Service that the running knft does not have.
     """
-    lines = [*_lines(history, selection), *unknown]
+    # An unknown port may have had changes under its name.
+    lines = [*(() if unknown and selection.port else _lines(history, selection)), *unknown]
     return "".join(
         f"{folded}\n" for line in lines for folded in wrapped(_indent(line), line.lstrip(), width, f"{_indent(line)}  ")
     )

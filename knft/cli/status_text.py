@@ -113,7 +113,14 @@ def _conclusion(status: Status) -> str:
 def _lasting_problems(status: Status) -> list[str]:
     """Return what lasts that needs an operator."""
     problems = [f"{name}: {text}" for name, family in sorted(status.families.items()) for text in _problems(family)]
-    return problems + ([_UNREAD.get(status.source.kind, "")] if status.source.problems else [])
+    return problems + ([_unread(status.source)] if status.source.problems else [])
+
+
+def _unread(source: SourceStatus) -> str:
+    """Return which resources cannot be watched, or that manifests cannot be read."""
+    if source.unwatched_seconds:
+        return f"cannot watch {', '.join(sorted(source.unwatched_seconds))} of the API server"
+    return _UNREAD.get(source.kind, "")
 
 
 def _not_in_force(status: Status) -> list[str]:

@@ -111,7 +111,7 @@ def _outcome_text(outcome: TracedOutcome) -> str:
     else:
         text += ", source kept" if outcome.endpoint else ""
     if outcome.seconds is not None:
-        text += f", session affinity for {outcome.seconds} s" + (";" if reason else "")
+        text += f", session affinity for {outcome.seconds} s"
     return f"{text}{reason}"
 
 

@@ -241,6 +241,12 @@ def test_status_tells_when_the_api_server_was_heard_last(source: dict[str, Any],
     assert f"API server    https://192.0.2.10:6443, {expected}\n" in format_status(status, None)
 
 
+def test_conclusion_names_the_resources_that_cannot_be_watched() -> None:
+    source = SourceStatus("API server", "https://192.0.2.10:6443", ("refused",), unwatched_seconds={"nodes": 1.0})
+    text = format_status(structs.replace(READY, source=source), None)
+    assert text.startswith("knft is ready, with problems: cannot watch nodes of the API server\n")
+
+
 def audited(**families: AuditStatus | str | None) -> Status:
     """Return a status with an audit of each family, or with the family's state."""
     return structs.replace(

@@ -14,7 +14,7 @@ from knft.interpret.rules import Rule
 from knft.protocols import PROTOCOL_NAMES
 
 _MAX_ITEMS = 3
-"""The maximum number of listed items; longer lists end in "and more"."""
+"""The maximum number of listed items; lists with at least two more end in "and more"."""
 
 
 def format_address(version: IpVersion, number: int) -> str:
@@ -56,7 +56,7 @@ def format_networks(version: IpVersion, addresses: Ranges) -> str:
         return "any"
     listed: list[str] = []
     for first, last in addresses:
-        if len(listed) > _MAX_ITEMS:
+        if len(listed) > _MAX_ITEMS + 1:
             break
         listed += [text.removesuffix("/32" if version == 4 else "/128") for text in cidrs(version, first, last)]  # noqa: PLR2004
     return _some(listed)
@@ -76,8 +76,9 @@ def format_ports(numbers: Ranges) -> str:
 
 
 def _some(listed: list[str]) -> str:
-    more = len(listed) - _MAX_ITEMS
-    return ", ".join(listed[:_MAX_ITEMS]) + (" and more" if more > 0 else "")
+    if len(listed) <= _MAX_ITEMS + 1:
+        return ", ".join(listed)
+    return f"{', '.join(listed[:_MAX_ITEMS])} and more"
 
 
 def format_sender(version: IpVersion, packets: PacketClass, fields: PacketFields) -> str:
