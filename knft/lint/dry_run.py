@@ -1,4 +1,4 @@
-"""New Services of a server-side dry run, whose addresses and EndpointSlices are not known yet.
+"""Services of a server-side dry run, whose new addresses, NodePorts and EndpointSlices are not known yet.
 
 The API server allocates nothing in a dry run. It returns the network address of a ServiceCIDR as the cluster IP, which
 no Service ever gets. A NodePort is one above the highest one that the request has allocated, and 32769 if there is none
@@ -54,7 +54,7 @@ class DryRun(Struct, frozen=True):
 
 
 def dry_run(changed: Iterable[KubeObject], before: Iterable[KubeObject]) -> DryRun:
-    """Return what is not known yet of the Services that ``changed`` has and ``before`` lacks."""
+    """Return what is not known yet of the changed Services."""
     changed, before = tuple(changed), tuple(before)
     cluster_ips = _network_addresses((*before, *changed))
     earlier = {item.key: item for item in before if isinstance(item, Service)}
@@ -67,15 +67,16 @@ def dry_run(changed: Iterable[KubeObject], before: Iterable[KubeObject]) -> DryR
     awaiting = frozenset(
         key for key, item in new.items() if has_rules(item) and item.spec.selector is not None and key not in served
     )
-    ports = {key: _placeholder_ports(item) for key, item in new.items() if _placeholders(item, cluster_ips)}
+    services = {item.key: item for item in changed if isinstance(item, Service)}
+    ports = {key: _placeholder_ports(item, earlier.get(key), cluster_ips) for key, item in services.items()}
     return DryRun(
         tuple(_without_ports(item, ports) if isinstance(item, Service) else item for item in changed),
         cluster_ips,
         awaiting,
         tuple(
             note
-            for key, item in sorted(new.items())
-            if (note := _note(item, _placeholders(item, cluster_ips), ports.get(key, ()), awaits=key in awaiting))
+            for key, item in sorted(services.items())
+            if (note := _note(item, cluster_ips, ports[key], is_new=key in new, awaits=key in awaiting))
         ),
     )
 
@@ -93,17 +94,25 @@ def _placeholders(service: Service, cluster_ips: frozenset[str]) -> tuple[str, .
     return tuple(each[1] for each in parsed if each is not None and each[1] in cluster_ips)
 
 
-def _placeholder_ports(service: Service) -> tuple[int, ...]:
+def _numbers(service: Service) -> tuple[int, ...]:
+    ports = (*(port.node_port for port in service.spec.ports or ()), service.spec.health_check_node_port)
+    return tuple(number for number in ports if number)
+
+
+def _placeholder_ports(service: Service, earlier: Service | None, cluster_ips: frozenset[str]) -> tuple[int, ...]:
     """Return the NodePorts and the health check port that are what the API server's dry run counts up to.
 
-    A number may be requested and still be equal; then it is not checked either.
+    A number may be requested and still be equal; then it is not checked either. Without a placeholder as the cluster
+    IP, lower numbers than the first placeholder count as requested.
     """
+    known = _numbers(earlier) if earlier is not None else ()
+    lowest = 1 if earlier is None and _placeholders(service, cluster_ips) else FIRST_NODE_PORT
     allocated: list[int] = []
     found: list[int] = []
-    for number in (*(port.node_port for port in service.spec.ports or ()), service.spec.health_check_node_port):
-        if not number or number in allocated:
+    for number in _numbers(service):
+        if number in known or number in allocated:
             continue
-        if number == max(allocated, default=FIRST_NODE_PORT - 1) + 1:
+        if number >= lowest and number == max(allocated, default=FIRST_NODE_PORT - 1) + 1:
             found.append(number)
         allocated.append(number)
     return tuple(found)
@@ -125,20 +134,21 @@ def _with_cluster_ips_only(service: Service) -> Service:
     return replace(service, spec=replace(service.spec, type="ClusterIP", ports=ports, **nothing), status=None)
 
 
-def _note(service: Service, cluster_ips: tuple[str, ...], ports: Iterable[int], *, awaits: bool) -> str:
-    """Return what is not known of a new Service, "" if all is."""
+def _note(service: Service, cluster_ips: frozenset[str], ports: Iterable[int], *, is_new: bool, awaits: bool) -> str:
+    """Return what is not known of a changed Service, "" if all is."""
     check = service.spec.health_check_node_port
     kinds = {
-        "cluster IP": cluster_ips,
+        "cluster IP": _placeholders(service, cluster_ips) if is_new else (),
         "NodePort": [str(number) for number in ports if number != check],
         "health check port": [str(number) for number in ports if number == check],
     }
     texts = []
-    if cluster_ips:
+    values = [text for found in kinds.values() for text in found]
+    if values:
         names = [kind if len(found) == 1 else f"{kind}s" for kind, found in kinds.items() if found]
-        values = [text for found in kinds.values() for text in found]
         are, nouns = ("is", "is a placeholder") if len(values) == 1 else ("are", "are placeholders")
-        texts.append(f"its {listed(names)} {are} not known before it is created ({listed(values)} {nouns})")
+        when = "created" if is_new else "changed"
+        texts.append(f"its {listed(names)} {are} not known before it is {when} ({listed(values)} {nouns})")
     if awaits:
         texts.append("a controller makes its EndpointSlices after it is created")
-    return f"new Service {service.key}: {'; '.join(texts)}" if texts else ""
+    return f"{'new' if is_new else 'changed'} Service {service.key}: {'; '.join(texts)}" if texts else ""

@@ -252,6 +252,19 @@ def test_known_addresses_of_new_services_are_checked(tmp_path: Path) -> None:
     assert invoke(*arguments).exit_code == 3
 
 
+def test_placeholder_node_port_of_a_changed_service(tmp_path: Path) -> None:
+    """A Service that becomes one of type NodePort keeps its cluster IP."""
+    before = written(tmp_path / "before", service(), endpoint_slice(), CIDRS, *TWO_NODES)
+    changed = service(type="NodePort", ports=[{"name": "http", "port": 80, "nodePort": 32769}])
+    part = written(tmp_path / "part", changed, new_service("newa"))
+    found = report_of("-f", part, "--partial", "--against", before, *POD_CIDR)
+    note = "changed Service shop/web: its NodePort is not known before it is changed (32769 is a placeholder)"
+    assert found.notes == (NOT_KNOWN.format("newa"), note)
+    assert (found.problems, found.change and found.change.traffic) == (0, ())
+    again = written(tmp_path / "again", changed, endpoint_slice(), CIDRS, *TWO_NODES)
+    assert report_of("-f", written(tmp_path / "same", changed), "--partial", "--against", again, *POD_CIDR).notes == ()
+
+
 def test_new_service_without_selector_needs_endpoint_slices(tmp_path: Path) -> None:
     before = written(tmp_path / "before", service(), endpoint_slice(), CIDRS, *TWO_NODES)
     part = written(tmp_path / "part", new_service("newa", selector=None))
