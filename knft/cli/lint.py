@@ -15,6 +15,7 @@ from knft.comparison.manifest_changes import affected_objects, traffic_changes
 from knft.config import Config
 from knft.errors import UsageError
 from knft.lint.change_notes import change_notes
+from knft.lint.dry_run import DryRun, dry_run
 from knft.lint.lint import lint as lint_manifests
 from knft.lint.manifests import manifests_of
 from knft.lint.report import LintReport, ManifestChange
@@ -71,9 +72,10 @@ def _against_files(paths: tuple[str, ...], options: dict[str, Any]) -> LintRepor
     if not options["against"]:
         return _report(scan, config, node)
     before = scan_manifests(options["against"], LINTED_KINDS)
-    after, changed = (_with_unchanged(scan, before), _objects(scan)) if options["partial"] else (scan, None)
+    change = dry_run(_objects(scan), _objects(before)) if options["partial"] else None
+    after = scan if change is None else _with_unchanged(scan, change, before)
     notes = change_notes(_objects(before), _objects(after), config)
-    return _report_of_change(before, after, config, node, notes=notes, changed=changed)
+    return _report_of_change(before, after, config, node, notes=notes, change=change)
 
 
 def _against_daemon(paths: tuple[str, ...]) -> LintReport:
@@ -82,24 +84,25 @@ def _against_daemon(paths: tuple[str, ...]) -> LintReport:
     from knft.control.object_reader import ObjectReader  # noqa: PLC0415
 
     scan, running = _scan(paths), read_running_manifests(ObjectReader())
-    before = ScanResult(tuple(ObjectChange(None, item) for item in running.objects))
+    before = ScanResult(_changes(running.objects))
+    change = dry_run(_objects(scan), running.objects)
     return _report_of_change(
         before,
-        _with_unchanged(scan, before),
+        _with_unchanged(scan, change, before),
         running.config,
         running.config.node_name,
         notes=running.notes,
-        changed=_objects(scan),
+        change=change,
         local_addresses=running.local_addresses,
     )
 
 
-def _with_unchanged(changed: ScanResult, before: ScanResult) -> ScanResult:
+def _with_unchanged(scan: ScanResult, change: DryRun, before: ScanResult) -> ScanResult:
     """Return the changed objects, and those from before the change that have not changed."""
-    named = {(type(item), item.key) for item in _objects(changed)}
+    named = {(type(item), item.key) for item in change.changed}
     unchanged = (item for item in _objects(before) if (type(item), item.key) not in named)
-    changes = (*changed.changes, *(ObjectChange(None, item) for item in unchanged))
-    return replace(changed, changes=changes, problems=(*changed.problems, *before.problems))
+    changes = _changes((*change.changed, *unchanged))
+    return replace(scan, changes=changes, problems=(*scan.problems, *before.problems))
 
 
 def problems_without_check(problems: Iterable[str]) -> list[str]:
@@ -107,11 +110,25 @@ def problems_without_check(problems: Iterable[str]) -> list[str]:
     return [each for each in problems if not each.endswith((CLUSTER_IP_MISSING, SERVICE_NAME_MISSING))]
 
 
-def _report(scan: ScanResult, config: Config, node: str | None, before: ScanResult | None = None) -> LintReport:
+def _report(
+    scan: ScanResult,
+    config: Config,
+    node: str | None,
+    before: ScanResult | None = None,
+    change: DryRun | None = None,
+) -> LintReport:
     manifests = manifests_of(_objects(scan), config, node, problems_without_check(scan.problems))
     earlier = _objects(before) if before is not None else ()
     services = {item.key: item for item in earlier if isinstance(item, Service)}
-    return lint_manifests(replace(manifests, earlier_services=services))
+    manifests = replace(manifests, earlier_services=services)
+    if change is not None:
+        unknown, awaiting = change.cluster_ips, change.awaiting_slices
+        manifests = replace(manifests, unknown_cluster_ips=unknown, awaiting_slices=awaiting)
+    return lint_manifests(manifests)
+
+
+def _changes(objects: Iterable[KubeObject]) -> tuple[ObjectChange, ...]:
+    return tuple(ObjectChange(None, item) for item in objects)
 
 
 def _objects(scan: ScanResult) -> tuple[KubeObject, ...]:
@@ -125,25 +142,28 @@ def _report_of_change(
     node: str | None,
     *,
     notes: Iterable[str],
-    changed: Iterable[KubeObject] | None = None,
+    change: DryRun | None = None,
     local_addresses: tuple[str, ...] = (),
 ) -> LintReport:
     """Return the findings after a change, and what it does on the nodes of both manifests, or on one node.
 
-    If ``changed`` is given, no other objects have changed.
+    If ``change`` is given, no other objects have changed.
     """
-    report, earlier = _report(after, config, node, before), _report(before, config, node)
+    report, earlier = _report(after, config, node, before, change), _report(before, config, node)
     nodes = (node,) if node is not None else report.nodes or earlier.nodes
     configs = [replace(config, node_name=name) for name in nodes]
     sides = before.changes, after.changes
     with without_log():
-        sides = sides if changed is None else affected_objects(changed, *sides)
+        if change is not None:
+            added = _changes(change.compared_with(_objects(before)))
+            sides = affected_objects(change.changed, (*before.changes, *added), after.changes)
         traffic = traffic_changes(*sides, configs, local_addresses)
     known, listed = set(earlier.findings), set(report.findings)
-    change = ManifestChange(
+    result = ManifestChange(
         nodes,
         traffic,
         tuple(each for each in report.findings if each not in known),
         tuple(each for each in earlier.findings if each not in listed),
     )
-    return replace(report, change=change, notes=(*report.notes, *notes))
+    unknown = change.notes if change is not None else ()
+    return replace(report, change=result, notes=(*report.notes, *notes, *unknown))

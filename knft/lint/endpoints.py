@@ -53,6 +53,8 @@ class EndpointChecks:
     def hits(self) -> Iterator[Hit]:
         """Yield what is wrong with the endpoints of each Service port."""
         for port in (port for port in self._cluster.ports if port.plan.frontends):
+            if port.name.service in self._cluster.manifests.awaiting_slices:
+                continue
             if port.plan.internal is TrafficAction.REJECT:
                 yield self._rejection(port)
             else:

@@ -65,8 +65,8 @@ class FrontendChecks:
     def _contested(self, port: PortOfService) -> Iterator[Hit]:
         index = self._cluster.index
         for frontend in claimed_frontends(port.port):
-            owner = index.owners[frontend.key]
-            if owner != port.name:
+            if not self._cluster.owns(port.name, frontend):
+                owner = index.owners[frontend.key]
                 reason = loss_reason(frontend, port.name, index, self._cluster.objects).text
                 values: dict[str, Any] = {"frontend": frontend_text(frontend.key), "owner": owner, "reason": reason}
                 yield hit(Check.CONTESTED_FRONTEND, port.name.service, port=port.text, family=self._family, **values)

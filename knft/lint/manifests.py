@@ -31,7 +31,8 @@ class Manifests(Struct, frozen=True):
 
     ``nodes`` are those to check for; ``config`` has the settings of all of them. ``known_nodes`` are the names of all
     Nodes of the manifests. ``problems`` are the messages of the reader about invalid objects. ``earlier_services`` are
-    those before a change, if there was one.
+    those before a change, if there was one. ``unknown_cluster_ips`` are placeholders of the cluster IPs
+    that new Services will get, and ``awaiting_slices`` are the new Services that will get EndpointSlices.
     """
 
     config: Config
@@ -42,6 +43,8 @@ class Manifests(Struct, frozen=True):
     known_nodes: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
     earlier_services: Mapping[NamespacedName, Service] = {}
+    unknown_cluster_ips: frozenset[str] = frozenset()
+    awaiting_slices: frozenset[NamespacedName] = frozenset()
 
     @property
     def has_all_nodes(self) -> bool:
@@ -155,9 +158,17 @@ class FamilyCluster:
     def _port(self, name: ServicePortName) -> PortOfService:
         endpoints = self.objects.endpoints[name]
         claimed = claimed_frontends(self._ports[name])
-        owned = tuple(each for each in claimed if self.index.owners[each.key] == name)
+        owned = tuple(each for each in claimed if self.owns(name, each))
         plan = plan_service_port(name, self._ports[name], endpoints, owned, self.objects.node)
         return PortOfService(name, self._ports[name], endpoints, plan)
+
+    def owns(self, name: ServicePortName, frontend: Frontend) -> bool:
+        """Tell whether a Service port gets the packets to a frontend that it claims.
+
+        A placeholder is not contested: each of its Services gets another cluster IP.
+        """
+        is_unknown = frontend.kind is FrontendKind.CLUSTER_IP and frontend.address in self.manifests.unknown_cluster_ips
+        return is_unknown or self.index.owners[frontend.key] == name
 
     def plans(self, name: ServicePortName) -> Mapping[str, ServicePlan]:
         """Return what a Service port does on each node."""

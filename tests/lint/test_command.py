@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import jsonschema
@@ -74,13 +75,13 @@ RUNNING_OBJECTS = (
 CHANGED = node_port(externalTrafficPolicy="Local", trafficDistribution="PreferClose")
 
 
-def report_of_running(folder: Path) -> form.LintReport:
-    """Return the report about a change of an object of a running knft on node-2, whose PID is 4242."""
+def report_of_running(folder: Path, *changed: Object) -> form.LintReport:
+    """Return the report about a change of objects of a running knft on node-2, whose PID is 4242."""
     daemon = MemoryDaemon(Config("node-2", cluster_cidrs=("10.244.0.0/16",)), ("192.0.2.12",))
     items = {"apiVersion": "v1", "kind": "List", "items": RUNNING_OBJECTS}
     daemon.add(*decode(json.dumps(items).encode()).objects)
     with patch("knft.control.object_reader.ObjectReader", lambda: daemon.reader):
-        found = report_of("-f", written(folder / "part", CHANGED), "--against-daemon")
+        found = report_of("-f", written(folder / "part", *(changed or (CHANGED,))), "--against-daemon")
     own = f"the running knft (pid {os.getpid()})"
     return structs.replace(found, notes=tuple(each.replace(own, "the running knft (pid 4242)") for each in found.notes))
 
@@ -183,6 +184,129 @@ def test_partial_manifests_have_only_the_changed_objects(tmp_path: Path) -> None
     assert {each.service for each in found.change.traffic} == {"shop/web:http"}
     piped = invoke("-f", "-", "--partial", "--against", before, *cidr, stdin=(Path(part) / "objects.yaml").read_text())
     assert piped.stdout.startswith("packets of 1 Service are treated differently on 2 of 2 nodes; ")
+
+
+def new_service(name: str, node_port: int = 32769, **spec: Any) -> Object:
+    """Return a NodePort Service as a server-side dry run prints it."""
+    ports = [{"name": "http", "port": 80, "nodePort": node_port}]
+    return service(name, type="NodePort", ports=ports, clusterIP="10.96.0.0", **spec)
+
+
+CIDRS = service_cidr("10.96.0.0/16", "fd00:10:96::/112")
+POD_CIDR = ("--cluster-cidr", "10.244.0.0/16")
+NOT_KNOWN = (
+    "new Service shop/{}: its cluster IP and NodePort are not known before it is created "
+    "(10.96.0.0 and 32769 are placeholders); a controller makes its EndpointSlices after it is created"
+)
+
+
+def test_placeholders_of_new_services_are_a_note(tmp_path: Path) -> None:
+    """A server-side dry run gives each of them the same cluster IP and NodePort."""
+    before = written(tmp_path / "before", service(), endpoint_slice(), CIDRS, *TWO_NODES)
+    part = written(tmp_path / "part", new_service("newa"), new_service("newb"))
+    arguments = ("-f", part, "--partial", "--against", before, *POD_CIDR)
+    found = report_of(*arguments)
+    assert found.notes == (NOT_KNOWN.format("newa"), NOT_KNOWN.format("newb"))
+    assert (found.findings, found.problems) == ((), 0)
+    assert found.change is not None
+    assert found.change.traffic == ()
+    done = invoke(*arguments)
+    assert done.exit_code == 0
+    assert done.stdout == (
+        "no packet is treated differently on 2 nodes; 0 new findings, 0 gone\n"
+        "no problems in 3 Services\n"
+        f"note: {NOT_KNOWN.format('newa')}\n"
+        f"note: {NOT_KNOWN.format('newb')}\n"
+    )
+    whole = written(tmp_path / "whole", service(), endpoint_slice(), new_service("newa"), new_service("newb"), CIDRS)
+    captured = report_of("-f", whole, "--against", before, *POD_CIDR, "--node", "node-1")
+    assert {"contested-frontend", "service-without-slices"} <= {each.id for each in captured.findings}
+
+
+def test_placeholders_compared_with_the_running_knft(tmp_path: Path) -> None:
+    found = report_of_running(tmp_path, new_service("newa"), new_service("newb"))
+    assert found.notes[1:] == (NOT_KNOWN.format("newa"), NOT_KNOWN.format("newb"))
+    assert found.change is not None
+    assert (found.change.traffic, found.change.new_findings) == ((), ())
+
+
+def test_known_addresses_of_new_services_are_checked(tmp_path: Path) -> None:
+    """Also their NodePorts that the manifests have, and EndpointSlices that the change has."""
+    web = service(externalIPs=["203.0.113.9"])
+    before = written(tmp_path / "before", web, endpoint_slice(), CIDRS, *TWO_NODES)
+    slices = [endpoint_slice(service=name) for name in ("newa", "newb")]
+    newa = new_service("newa", 30080, externalIPs=["203.0.113.9"], created="2026-02-01T00:00:00Z")
+    part = written(tmp_path / "part", newa, new_service("newb", externalIPs=["203.0.113.10"]), *slices)
+    arguments = ("-f", part, "--partial", "--against", before, *POD_CIDR)
+    found = report_of(*arguments)
+    assert found.notes == (
+        "new Service shop/newa: its cluster IP is not known before it is created (10.96.0.0 is a placeholder)",
+        NOT_KNOWN.format("newb").partition(";")[0],
+    )
+    (contested,) = (each for each in found.findings if each.severity == "problem")
+    assert (contested.id, contested.object) == ("contested-frontend", "shop/newa")
+    assert contested.what.startswith("frontend 203.0.113.9:80/tcp ")
+    assert found.change is not None
+    examples = {each.service: each.example.partition(" --to=")[2] for each in found.change.traffic}
+    assert examples == {"shop/newa:http": "192.0.2.11:30080/tcp", "shop/newb:http": "203.0.113.10:80/tcp"}
+    assert invoke(*arguments).exit_code == 3
+
+
+def test_placeholder_node_port_of_a_changed_service(tmp_path: Path) -> None:
+    """A Service that becomes one of type NodePort keeps its cluster IP."""
+    before = written(tmp_path / "before", service(), endpoint_slice(), CIDRS, *TWO_NODES)
+    changed = service(type="NodePort", ports=[{"name": "http", "port": 80, "nodePort": 32769}])
+    part = written(tmp_path / "part", changed, new_service("newa"))
+    found = report_of("-f", part, "--partial", "--against", before, *POD_CIDR)
+    note = "changed Service shop/web: its NodePort is not known before it is changed (32769 is a placeholder)"
+    assert found.notes == (NOT_KNOWN.format("newa"), note)
+    assert (found.problems, found.change and found.change.traffic) == (0, ())
+    again = written(tmp_path / "again", changed, endpoint_slice(), CIDRS, *TWO_NODES)
+    assert report_of("-f", written(tmp_path / "same", changed), "--partial", "--against", again, *POD_CIDR).notes == ()
+
+
+def test_new_service_without_selector_needs_endpoint_slices(tmp_path: Path) -> None:
+    before = written(tmp_path / "before", service(), endpoint_slice(), CIDRS, *TWO_NODES)
+    part = written(tmp_path / "part", new_service("newa", selector=None))
+    found = report_of("-f", part, "--partial", "--against", before, *POD_CIDR)
+    assert [(each.id, each.object) for each in found.findings] == [("service-without-slices", "shop/newa")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        (
+            {"clusterIPs": ["10.96.0.0", "fd00:10:96::"], "ipFamilies": ["IPv4", "IPv6"]},
+            "cluster IPs and NodePort are not known before it is created (10.96.0.0, fd00:10:96:: and 32769 ",
+        ),
+        (
+            {
+                "ports": [
+                    {"name": name, "port": port, "nodePort": 32689 + port} for name, port in (("a", 80), ("b", 81))
+                ]
+            },
+            "cluster IP and NodePorts are not known before it is created (10.96.0.0, 32769 and 32770 ",
+        ),
+        (
+            {
+                "ports": [
+                    {"name": name, "port": port, "nodePort": 30000 + port} for name, port in (("a", 80), ("b", 81))
+                ]
+            },
+            "cluster IP and NodePort are not known before it is created (10.96.0.0 and 30081 ",
+        ),
+        (
+            {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 32770},
+            "cluster IP, NodePort and health check port are not known before it is created (10.96.0.0, 32769 and 32770",
+        ),
+    ],
+)
+def test_placeholders_are_those_of_the_allocators(tmp_path: Path, spec: Object, text: str) -> None:
+    before = written(tmp_path / "before", service(), endpoint_slice(), CIDRS, *TWO_NODES)
+    part = written(tmp_path / "part", new_service("newa") | {"spec": new_service("newa")["spec"] | spec})
+    found = report_of("-f", part, "--partial", "--against", before, *POD_CIDR)
+    assert found.notes[0].startswith(f"new Service shop/newa: its {text}")
+    assert found.problems == 0
 
 
 def test_endpoint_slice_that_moves_to_another_service_changes_both(tmp_path: Path) -> None:
