@@ -1,4 +1,4 @@
-"""A contested frontend that kube-proxy's mode nftables gives to another Service than knft: expected, and no more."""
+"""A contested frontend that mode nftables gives to another Service than knft is expected; other differences are not."""
 
 import json
 from pathlib import Path
