@@ -69,9 +69,12 @@ def render_with_addresses(changes: tuple[ObjectChange, ...], config: Config, add
 
 
 def _contested_frontends(state: ServiceState) -> Collection:
-    """Return the frontends that several Services claim."""
-    keys = sorted({_frontend_key(claim) for claim in state.losing_claims()})
-    return Collection(CONTESTED_FRONTENDS, tuple(Element(key) for key in keys))
+    """Return the frontends that several Services claim, with the claiming Service ports as comments."""
+    claimants: dict[tuple[int, ...], set[str]] = {}
+    for claim in state.losing_claims():
+        claimants.setdefault(_frontend_key(claim), set()).update((str(claim.owner), str(claim.loser)))
+    elements = (Element(key, comment=" ".join(sorted(names))) for key, names in sorted(claimants.items()))
+    return Collection(CONTESTED_FRONTENDS, tuple(elements))
 
 
 def _local_endpoints(state: ServiceState) -> Collection:

@@ -1,6 +1,6 @@
 """The result of ``knft preflight`` as a value: its JSON output; ``preflight.schema.json`` is generated from it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -24,6 +24,8 @@ PointName = Literal[
 ]
 STATES: tuple[State, ...] = ("problem", "warning", "not checked", "ok")
 """The states, worst first."""
+_MAX_NAMED = 2
+"""How many points the summary names, so that it fits a line."""
 
 
 class Finding(Struct, frozen=True):
@@ -83,20 +85,33 @@ def conclude(node: str, points: tuple[Point, ...]) -> Preflight:
     failures = sum(finding.failed for finding in findings)
     verdict: Verdict = "not ready" if problems else "undecided" if failures else "ready"
     if problems:
-        summary = f"not ready: {_count(problems, 'problem')}"
+        names = _names(points, lambda finding: finding.state == "problem")
+        summary = f"not ready: {_count(problems, 'problem')}{_where(names)}"
     elif failures:
-        summary = f"undecided: {_count(failures, 'check')} failed"
+        names = _names(points, lambda finding: finding.failed)
+        summary = f"undecided: {_count(failures, 'check')} failed{_where(names)}"
     else:
-        summary = _ready(warnings, sum(point.state == "not checked" for point in points))
+        summary = _ready(warnings, [point.name for point in points if point.state == "not checked"])
     return Preflight(verdict, summary, node, warnings, problems, points)
 
 
-def _ready(warnings: int, unchecked: int) -> str:
-    """Return the summary without problems; ``unchecked`` counts points for which there was no input."""
+def _names(points: Iterable[Point], is_counted: Callable[[Finding], bool]) -> list[PointName]:
+    """Return the names of the points with such findings."""
+    return [point.name for point in points if any(map(is_counted, point.findings))]
+
+
+def _where(names: Sequence[PointName]) -> str:
+    return f", in {' and '.join(names)}" if len(names) <= _MAX_NAMED else f", the first in {names[0]}"
+
+
+def _ready(warnings: int, unchecked: Sequence[PointName]) -> str:
+    """Return the summary without problems; ``unchecked`` are the points for which there was no input."""
     with_warnings = f", with {_count(warnings, 'warning')}" if warnings else ""
     if unchecked:
-        were = "was" if unchecked == 1 else "were"
-        return f"ready{with_warnings}, as far as checked: {_count(unchecked, 'point')} {were} not checked"
+        are_named = len(unchecked) <= _MAX_NAMED
+        subject = " and ".join(unchecked) if are_named else f"{len(unchecked)} points"
+        were = "was" if len(unchecked) == 1 else "were"
+        return f"ready{with_warnings}, as far as checked: {subject} {were} not checked"
     return f"ready{with_warnings}" if warnings else "ready to switch"
 
 

@@ -78,23 +78,33 @@ def test_every_point_of_a_ready_node_is_ok() -> None:
 @pytest.mark.parametrize(
     ("facts", "verdict", "summary"),
     [
-        (rules(errors=("refused",)), "undecided", "undecided: 1 check failed"),
-        (host(unsupported=NOT_READ), "undecided", "undecided: 1 check failed"),
+        (rules(errors=("refused",)), "undecided", "undecided: 1 check failed, in kube-proxy"),
+        (host(unsupported=NOT_READ), "undecided", "undecided: 1 check failed, in kernel"),
         (
             ready_except(comparison=NO_INPUT, configuration=None),
             "ready",
-            "ready, as far as checked: 2 points were not checked",
+            "ready, as far as checked: configuration and comparison were not checked",
         ),
-        (host(is_image=True), "ready", "ready, as far as checked: 1 point was not checked"),
+        (host(is_image=True), "ready", "ready, as far as checked: nft of the host was not checked"),
+        (
+            ready_except(comparison=NO_INPUT, cluster=NO_INPUT, configuration=None),
+            "ready",
+            "ready, as far as checked: 4 points were not checked",
+        ),
         (
             replace(in_mode(Mode.IPVS), comparison=NO_INPUT),
             "ready",
-            "ready, with 1 warning, as far as checked: 1 point was not checked",
+            "ready, with 1 warning, as far as checked: comparison was not checked",
         ),
         (in_mode(Mode.IPVS), "ready", "ready, with 1 warning"),
         (in_mode(Mode.IPTABLES, Mode.IPVS), "ready", "ready, with 2 warnings"),
-        (host(unsupported="no nat"), "not ready", "not ready: 1 problem"),
-        (with_findings(), "not ready", "not ready: 2 problems"),
+        (host(unsupported="no nat"), "not ready", "not ready: 1 problem, in kernel"),
+        (with_findings(), "not ready", "not ready: 2 problems, in conntrack and comparison"),
+        (
+            replace(with_findings(), configuration=ConfigurationFacts("config.conf", errors=("wrong",))),
+            "not ready",
+            "not ready: 3 problems, the first in configuration",
+        ),
     ],
 )
 def test_verdict_is_that_of_the_worst_finding(facts: Facts, verdict: str, summary: str) -> None:

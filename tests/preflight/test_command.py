@@ -133,7 +133,7 @@ def test_node_of_kube_proxy_with_rules_of_other_programs(node: Namespace) -> Non
     )
     node.run(["iptables-nft", "-t", "nat", "-F", chain])
     changed = preflight(node, *OBJECTS, status=3)
-    assert changed["summary"] == "not ready: 1 problem"
+    assert changed["summary"] == "not ready: 1 problem, in comparison"
     (problem,) = texts(changed["comparison"], "problem")
     assert (
         problem
@@ -244,7 +244,7 @@ def test_failing_program_leaves_the_verdict_undecided(node: Namespace, tmp_path:
     save.write_text("#!/bin/sh\necho 'cannot read rules' >&2\nexit 1\n")
     save.chmod(stat.S_IRWXU)
     found = preflight(node, status=1, prefix=("env", f"PATH={tmp_path}:/usr/sbin:/usr/bin:/sbin:/bin"))
-    assert found["summary"] == "undecided: 1 check failed"
+    assert found["summary"] == "undecided: 1 check failed, in kube-proxy"
     assert texts(found["kube-proxy"], "not checked") == ["rules of kube-proxy: ip6tables-nft-save: cannot read rules"]
 
 
@@ -255,7 +255,7 @@ def test_worker_that_cannot_start_leaves_the_other_checks(node: Namespace, monke
         done = CliRunner().invoke(cli, ["preflight", "-o", "json"])
     assert isinstance(done.exception, SystemExit), done.exception
     found = json.loads(done.stdout)
-    assert found["summary"] == "not ready: 1 problem"
+    assert found["summary"] == "not ready: 1 problem, in libnftables"
     points = {point["name"]: point for point in found["points"]}
     (problem,) = texts(points["libnftables"], "problem")
     assert problem.startswith("cannot start the libnftables worker process: ")
@@ -287,7 +287,7 @@ def test_invalid_configuration_is_a_problem_and_its_objects_are_not_compared(nod
     file = tmp_path / "config.yaml"
     file.write_text("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: userspace\n")
     found = preflight(node, "--config", str(file), "-f", str(EXAMPLES), "--node", "node-1", status=3)
-    assert found["summary"] == "not ready: 1 problem"
+    assert found["summary"] == "not ready: 1 problem, in configuration"
     assert texts(found["comparison"], "not checked") == ["the configuration is invalid"]
 
 
@@ -353,7 +353,7 @@ def test_missing_privilege_has_status_2(node: Namespace) -> None:
     ("mode", "status", "verdict"),
     [
         ("nftables", 0, "ready, as far as checked: 3 points were not checked\n"),
-        ("userspace", 3, "not ready: 1 problem\n"),
+        ("userspace", 3, "not ready: 1 problem, in configuration\n"),
     ],
 )
 def test_init_container_of_the_documentation_lets_knft_start_if_the_node_is_ready(

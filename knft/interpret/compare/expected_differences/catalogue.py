@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
-from knft.interpret.compare.expected_differences import iptables_edits, ipvs_edits, knft_edits
+from knft.interpret.compare.expected_differences import iptables_edits, ipvs_edits, knft_edits, nftables_edits
 from knft.interpret.rules import RuleSet
 from knft.proxy_mode import Mode
 
@@ -144,9 +144,11 @@ EXPECTED_DIFFERENCES = (
     ExpectedDifference(
         "contested frontend",
         "if two Services claim one frontend, packets reach either of them or both",
-        (f"{_IPTABLES}#service-ports", f"{_IPVS}#service-ports"),
+        (f"{_IPTABLES}#service-ports", f"{_IPVS}#service-ports", f"{_NFTABLES}#rendered"),
         iptables=Edits(kube_proxy=iptables_edits.remove_losing_claims),
         ipvs=Edits(kube_proxy=ipvs_edits.drop_contested_frontends, knft=ipvs_edits.drop_contested_frontends_in_knft),
+        nftables=Edits(kube_proxy=nftables_edits.give_contested_frontends_to_owners),
+        nftables_versions="nftables",
     ),
     ExpectedDifference(
         "hairpin of a remote pod",

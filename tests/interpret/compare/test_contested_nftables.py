@@ -1,0 +1,86 @@
+"""A contested frontend that mode nftables gives to another Service than knft is expected; other differences are not."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from knft.cli.commands import cli
+from knft.cli.manifests import read_manifests
+from knft.comparison.kube_proxy_inputs import KubeProxyOptions, ObjectSnapshots, sync_inputs
+from knft.config import Config
+from knft_compat import nftables
+
+CONFIG = Config("node-1", cluster_cidrs=("10.244.0.0/16",))
+
+
+def objects(folder: Path, name: str, older: str, rivals: tuple[str, ...] = ("rival", "sticky")) -> str:
+    """Write a node and Services that claim one external IP; ``older`` gets it. Return the file's path."""
+    items: list[dict[str, Any]] = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "node-1"},
+            "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]},
+        }
+    ]
+    for number, service in enumerate(("rival", "sticky"), 1):
+        ports = [{"name": "http", "protocol": "TCP"}]
+        address = f"10.96.0.{number}"
+        spec: dict[str, Any] = {"clusterIP": address, "clusterIPs": [address], "ports": [{**ports[0], "port": 80}]}
+        if service in rivals:
+            spec["externalIPs"] = ["203.0.113.10"]
+        if service == "sticky":
+            spec["sessionAffinity"] = "ClientIP"
+        created = f"202{4 if service == older else 5}-01-01T00:00:00Z"
+        metadata = {"namespace": "default", "name": service, "creationTimestamp": created}
+        labels = {"kubernetes.io/service-name": service}
+        items += [
+            {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec},
+            {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {"namespace": "default", "name": service, "labels": labels},
+                "addressType": "IPv4",
+                "ports": [{**ports[0], "port": 8080}],
+                "endpoints": [{"addresses": [f"10.244.{number}.5"], "nodeName": "node-2"}],
+            },
+        ]
+    path = folder / name
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return str(path)
+
+
+def capture(folder: Path, path: str) -> str:
+    """Write the rules of kube-proxy's mode nftables for the objects, as ``nft -j`` lists them."""
+    options = KubeProxyOptions(CONFIG, nftables.Settings())
+    snapshots = ObjectSnapshots(tuple(read_manifests((path,))), None)
+    listed = [item for _, found in sync_inputs(snapshots, options) for item in nftables.list_table(found)]
+    (folder / "nft.json").write_text(json.dumps({"nftables": listed}))
+    return str(folder / "nft.json")
+
+
+@pytest.mark.parametrize(
+    ("rivals", "endpoint", "status", "reason"),
+    [
+        (("rival", "sticky"), "10.244.1.5", 0, "contested frontend"),
+        (("rival", "sticky"), "10.244.1.6", 1, None),
+        (("rival",), "10.244.1.5", 1, None),
+    ],
+    ids=["expected", "another endpoint", "not contested"],
+)
+def test_only_the_owner_of_a_contested_frontend_is_expected_to_differ(
+    tmp_path: Path, rivals: tuple[str, ...], endpoint: str, status: int, reason: str | None
+) -> None:
+    kube_proxy = capture(tmp_path, objects(tmp_path, "kube-proxy.json", "sticky"))
+    rules = Path(kube_proxy).read_text().replace("10.244.1.5", endpoint)
+    Path(kube_proxy).write_text(rules)
+    manifests = objects(tmp_path, "knft.json", "rival", rivals)
+    flags = ["--node", "node-1", "--cluster-cidr", "10.244.0.0/16", "-o", "json"]
+    done = CliRunner().invoke(cli, ["diff", "-f", manifests, "--nft-json", kube_proxy, *flags])
+    found = json.loads(done.stdout)["families"]
+    groups = [group for family in found for kind in ("differences", "by_intent") for group in family[kind]]
+    assert done.exit_code == status, groups
+    assert reason in {group.get("reason") for group in groups}
