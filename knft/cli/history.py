@@ -38,11 +38,13 @@ STATUS_FOUND, STATUS_NOT_FOUND = 0, 3
 
 def history(service: str | None, endpoint: str | None, since: str | None, output: str) -> int:
     """Print the changes as "text" or "json", and return the exit status; raise ControlError if no daemon answers."""
+    name, port = service_name(service) if service is not None else ("", None)
     selection = Selection(
-        *(service_name(service) if service is not None else ("", None)),
-        endpoint_name(endpoint) if endpoint is not None else "",
-        since_time(since, time.time()) if since is not None else 0.0,
-        since_text(since) if since is not None else "",
+        name,
+        port,
+        endpoint=endpoint_name(endpoint) if endpoint is not None else "",
+        since=since_time(since, time.time()) if since is not None else 0.0,
+        since_text=since_text(since) if since is not None else "",
     )
     found = decode(ask(HISTORY_PATH), History)
     unknown: tuple[str, ...] = ()

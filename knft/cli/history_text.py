@@ -24,9 +24,8 @@ _INDENT = "    "
 class Selection(Struct, frozen=True):
     """Which changes to print: of a Service (``namespace/name``), of an endpoint, since a time; "" and 0 select all.
 
-    ``port`` is the name or number of a port, None for all;
-    ``port_names`` are the names of the ports with that number. ``endpoint`` is an address, or an address and a
-    port as in the answer. ``since_text`` is the time in words.
+    ``port`` is the name or number of a port, None for all; ``port_names`` are the names of the ports with that number.
+    ``endpoint`` is an address, or an address and a port as in the answer. ``since_text`` is the time in words.
     """
 
     service: str = ""

@@ -98,6 +98,8 @@ def test_history_tells_how_long_new_connections_reached_a_removed_endpoint(tmp_p
         assert node == "node node-1"
         assert conclusion.startswith(f"{LOST} left default/web:http (TCP, IPv4) at 20")
         assert "; new connections still reached it for " in conclusion
+        by_number = knft(daemon.namespace, "history", "web:80", "--endpoint", LOST, "--since", "1h").stdout
+        assert by_number.splitlines()[1].partition("; new connections")[0] in conclusion
     finally:
         daemon.close()
 
@@ -190,6 +192,9 @@ def test_history_of_a_service_that_does_not_exist_says_so(daemon: ControlledKnft
     done = knft(daemon.namespace, "history", "wbe", "-o", "json", check=False)
     assert (done.returncode, json.loads(done.stdout)["entries"]) == (3, [])
     assert "the running knft has no Service" not in knft(daemon.namespace, "history", "web").stdout
+    done = knft(daemon.namespace, "history", "web:nope", check=False)
+    assert done.returncode == 3
+    assert "Service default/web has no port 'nope', only 'http' (80/tcp)" in done.stdout
 
 
 def test_quarantined_service_is_in_status_and_in_history_when_released(daemon: ControlledKnft) -> None:
