@@ -67,7 +67,8 @@ class Fake:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start the script in a process group of its own."""
         environment = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}", "FAKE": str(self.folder)}
-        command = ["sh", str(FOLDER / "node-knft.sh"), *arguments]
+        # A shell cannot trap a signal that was ignored when it started, as in a job that runs in the background.
+        command = ["env", "--default-signal", "sh", str(FOLDER / "node-knft.sh"), *arguments]
         pipe = subprocess.PIPE
         return subprocess.Popen(
             command, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True, restore_signals=True

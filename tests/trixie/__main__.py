@@ -38,6 +38,7 @@ WITH_DEBIANS_PACKAGES = (
     "--deselect=tests/cli/test_command_line.py::test_console_script_is_installed",
     "--deselect=tests/control/test_running_knft.py::test_foreign_change_is_in_status_and_history",
     "--deselect=tests/control/test_audit.py::test_audit_finds_a_change_that_knft_has_overlooked",
+    "--deselect=tests/control/test_explain.py::test_affinity_entries_and_connections_are_shown",
     "--deselect=tests/control/test_nodes.py",
 )
 _ENTER = Path(__file__).with_name("enter.sh")
