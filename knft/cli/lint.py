@@ -145,7 +145,7 @@ def _report_of_change(
     change: DryRun | None = None,
     local_addresses: tuple[str, ...] = (),
 ) -> LintReport:
-    """Return the findings after a change, and what it does on the nodes of both manifests, or on one node.
+    """Return the findings after a change, and how it treats packets on the nodes of both manifests, or on one.
 
     If ``change`` is given, no other objects have changed.
     """
