@@ -382,7 +382,10 @@ def lint(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
               help="Remove the tables although another knft process runs, which will create them again.")  # fmt: skip
 @click.option("--dry-run", is_flag=True,
               help="Remove nothing; print what would be removed: tables with counts, and other objects.")  # fmt: skip
-def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool, dry_run: bool) -> None:
+@click.option("-o", "--output", "form", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="text: a line for each step; json: for programs, see knft/cli/cleanup.schema.json.")  # fmt: skip
+def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool, dry_run: bool,
+            form: Literal["text", "json"]) -> None:  # fmt: skip
     """Remove knft's tables of both IP families. `knft run --cleanup` removes kube-proxy's leftovers as well.
 
     If another knft process runs in this network namespace, remove nothing. --dry-run is possible while it runs.
@@ -393,17 +396,19 @@ def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool, dry_run
     runs, the kernel refused to remove or list an object, or the output could not be written. 2: invalid flags, or a
     missing privilege or library.
     """
+    from knft.cli.cleanup_report import CleanupReport  # noqa: PLC0415
     from knft.cli.output import unfailing_output  # noqa: PLC0415
 
     with unfailing_output() as output:
+        report = CleanupReport(output, form, dry_run=dry_run)
         if kube_proxy is not None:
             from knft.cli.kube_proxy_cleanup import remove_leftovers  # noqa: PLC0415
 
-            remove_leftovers(kube_proxy, output, dry_run=dry_run)
+            remove_leftovers(kube_proxy, report)
             return
         from knft.cli.cleanup import cleanup as cleanup_command  # noqa: PLC0415
 
-        cleanup_command(output, wait_for_lock=wait_for_lock, force=force, dry_run=dry_run)
+        cleanup_command(report, wait_for_lock=wait_for_lock, force=force)
 
 
 @cli.command(short_help="Print the status of the running knft.")
@@ -523,7 +528,7 @@ def completion(shell: str) -> None:
 
 @cli.command(short_help="Print the versions of knft, Python, libnftables and the kernel.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="text: a line for each program; json: for programs.")  # fmt: skip
+              help="text: a line for each program; json: for programs, see knft/cli/version.schema.json.")  # fmt: skip
 def version(output: str) -> None:
     """Print the versions of knft, Python, libnftables and the kernel, and how knft was installed.
 
