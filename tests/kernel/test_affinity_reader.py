@@ -93,6 +93,9 @@ def test_entries_of_a_client_have_the_time_that_is_left(library: WorkerProcess, 
     assert 900 < found[7] <= 1000
     assert client_seconds(*where, [8, *IDS], client).keys() == {7, 8}
     assert client_seconds(*where, IDS, client.replace("7", "9")) == {}
+    # Another program can add one without a timeout.
+    _add(library, family, f"{client} . 9")
+    assert client_seconds(*where, [7, 9], client).keys() == {7}
 
 
 def test_memory_and_time_are_limited(library: WorkerProcess) -> None:
