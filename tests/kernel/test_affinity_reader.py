@@ -16,6 +16,7 @@ from knft.kernel.process import WorkerProcess
 from knft.nft.codec.tables import declarations_text
 from knft.render import layout
 from knft.render.names import CLIENTS, TABLE
+from tests.kernel.test_counter_reader import counted_steps
 from tests.support.lab.namespace import Namespace
 from tests.support.waiting import wait_until
 
@@ -65,6 +66,14 @@ def test_clients_are_counted_by_endpoint(namespace: Namespace, library: WorkerPr
 
     _add(library, family, *_many(family, 3500, "")[3000:])
     _wait_for_counts(namespace, family)
+
+
+def test_equal_forms_are_decoded_together(library: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    _declare(library, Family.IPV4)
+    _add(library, Family.IPV4, *_many(Family.IPV4, 3000))
+    steps = counted_steps(monkeypatch)
+    counts, _ = _count(Family.IPV4, IDS)
+    assert len(steps) < sum(counts.values())
 
 
 def _wait_for_counts(namespace: Namespace, family: Family) -> Counter[int]:
