@@ -7,17 +7,22 @@ from typing import Any
 
 import pytest
 
+from knft.config import Config
 from knft.errors import KernelError, UnavailableError
 from knft.families import Family
 from knft.kernel.process import WorkerProcess
 from knft.kernel.table import KernelTable
 from knft.kernel.worker_messages import SetPart
+from knft.model.objects import ObjectChange
 from knft.nft.codec.tables import declarations_text
 from knft.nft.expressions import Drop, Goto, Jump
 from knft.nft.objects import Chain, Container, Contents, Entry, Key, Value
 from knft.nft.transaction import Transaction
 from knft.render import layout, names
+from knft.sync.assemble import live_daemon
 from tests.bench.measure import process_cpu_seconds
+from tests.explain.sources import served
+from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 
@@ -159,6 +164,30 @@ def test_filter_is_used_after_a_transaction_that_cannot_have_it(library: WorkerP
     node = _Filtered(library)
     node.table.commit(Transaction("ip", "knft", added={names.POD_CIDRS: {("10.244.0.0/16",): None}}))
     node.commit(Transaction("ip", "knft", added={names.CLUSTER_IPS: {("10.0.0.1",): None}}))
+
+
+class _RecordedProcess(WorkerProcess):
+    """A worker process that records its commands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commands: list[str] = []
+
+    def run(self, commands: str, *, terse: bool = False) -> str:
+        self.commands.append(commands)
+        return super().run(commands, terse=terse)
+
+
+def test_running_knft_uses_the_filter_for_counters_too(namespace: Namespace) -> None:
+    with namespace.entered(), _RecordedProcess() as library:
+        daemon = live_daemon(Config("node-1", service_counters=True), library)
+        for name, address in (("web", "10.96.0.10"), ("api", "10.96.0.11")):
+            library.commands.clear()
+            daemon.handle([ObjectChange(None, item) for item in served(name, address)])
+            assert daemon.sync()
+    (command,) = library.commands
+    assert names.CONNECTIONS in command
+    assert '{"list":{"ruleset":{"family":"arp"}}}' in command
 
 
 class _Unavailable:
