@@ -161,7 +161,7 @@ def test_missing_cluster_cidr_is_a_warning_if_only_the_outcome_at_a_node_port_de
     """With policy Local, pods are sent to the endpoint on the other node, and other clients are not."""
     found = node_port(externalTrafficPolicy="Local")
     write_objects(tmp_path, (found, endpoint_slice(endpoint(2)), node(1)))
-    flags = ("-f", str(tmp_path), "--node", "node-1", "--masquerade-all")
+    flags = ("-f", str(tmp_path), "--node", "node-1", "--masquerade-all", "--nodeport-addresses", "all")
     (warning,) = json.loads(invoke("shop/web", *flags, "-o", "json").stdout)["warnings"]
     assert warning.startswith("no --cluster-cidr: packets from")
 
