@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from knft.cli.explain_text import format_explanation
+from knft.cli.explain_text import _affinity, format_explanation
 from knft.explain.affinity import Client, with_affinity
 from knft.explain.explanation import Explanation
 from knft.explain.outcomes import Probes
@@ -154,6 +154,7 @@ def test_entries_of_the_owner_of_a_contested_frontend_do_not_count() -> None:
     for source in (of_objects(*objects), rules):
         (port,) = with_affinity(explained("web", source), lambda: rules.probes, KernelEntries(rules, {}), None).ports
         assert {each.endpoint: each.clients for each in port.endpoints} == {LOCAL: 0, REMOTE: 0}
+        assert _affinity(port) == "ClientIP, 10800 s; affinity entries: 0"
     (port,) = explained("web", of_objects(*objects)).ports
     assert [each.what for each in port.frontends if not each.is_owned] == ["203.0.113.5:80/tcp"]
 
