@@ -10,6 +10,7 @@ import pytest
 
 from knft.errors import KernelError
 from knft.families import Family
+from knft.kernel.process import WorkerProcess
 from knft.model.objects import KubeObject, ObjectChange
 from knft.sync.daemon import Daemon
 from knft.sync.dispatch import Dispatcher
@@ -157,6 +158,24 @@ def test_audit_that_finds_a_difference_requests_a_sync_of_both_families(node: _N
     assert len(requests) == 2
     assert daemon.sync_due()
     assert tables[V6].elements["service-ips"]
+
+
+def test_death_of_the_idle_worker_process_requests_a_sync_of_both_families(node: _Node) -> None:
+    """Also if one family has changes."""
+    stop, deaths = threading.Event(), iter([True])
+
+    class Library(WorkerProcess):
+        def replace_if_died_within(self, seconds: float) -> bool:
+            del seconds
+            died = next(deaths, False)
+            if not died:
+                stop.set()
+            return died
+
+    node.change_endpoints(V4, 2)
+    node.daemon.watch_worker_process(Library(), stop)
+    assert node.daemon.sync_due()
+    assert node.calls.take()[1] == BOTH
 
 
 def test_audits_end_with_the_daemon(node: _Node) -> None:
