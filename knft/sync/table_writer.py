@@ -207,10 +207,6 @@ class TableWriter:
         programmed.chains.update(written)
         programmed.record_deleted(written)
         programmed.chains.difference_update(prepared.emptied_chains)
-        if snapshot.is_full:
-            programmed.containers |= layout.container_names(
-                self._state.node.family, counters=self._config.service_counters
-            )
         for name, number in prepared.wide.items():
             if number is None:
                 self.wide.pop(name, None)
