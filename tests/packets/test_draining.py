@@ -4,11 +4,12 @@ The clients are a pod, the node itself and a host outside, at each kind of front
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, Self
 
 import pytest
+from msgspec import structs
 
 from knft.config import Config
 from knft.families import Family
@@ -18,10 +19,12 @@ from tests.packets.programmed import ProgrammedNode, endpoints, service, with_lo
 from tests.support.families import addresses
 from tests.support.kernel_harness import CONFIG
 from tests.support.lab import plan
+from tests.support.lab.outcomes import Answered, Outcome, Rejected, Silent
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
-from tests.support.lab.traffic import OpenConnection
+from tests.support.lab.traffic import OpenConnection, dial
 from tests.support.scenario import VERSIONS
+from tests.support.waiting import TIMEOUT
 
 pytestmark = pytest.mark.kernel
 PORT, SERVICE_PORT, NODE_PORT = 8080, 80, 30300
@@ -65,12 +68,26 @@ class DrainedNode(ProgrammedNode):
 
 @pytest.fixture
 def node(lab: Lab) -> Iterator[DrainedNode]:
+    with _serving(lab, CONFIG) as drained:
+        yield drained
+
+
+@contextmanager
+def _serving(lab: Lab, config: Config) -> Iterator[DrainedNode]:
     """The node, with servers on three pods."""
-    with Responders() as servers, DrainedNode(lab) as drained:
+    with Responders() as servers, DrainedNode(lab, config) as drained:
         for host in PODS:
             for port in (PORT, PORT + 1):
                 servers.serve(lab.host(host), port)
         yield drained
+
+
+def _dial_all(
+    node: DrainedNode, version: plan.Version, client: str, frontends: Mapping[str, Any], timeout: float = TIMEOUT
+) -> set[Outcome]:
+    """Return the outcomes of new connections."""
+    host = node.lab.host(client)
+    return {dial(host, address.of(version), port, timeout=timeout) for address, port in frontends.values()}
 
 
 def _service(drain: str | None = "reset", **spec: Any) -> dict[str, Any]:
@@ -99,13 +116,19 @@ def _endpoints(*pods: str, name: str = "web", port: int = PORT, **conditions: bo
 class Connections:
     """Open connections, by client and frontend."""
 
-    def __init__(self, node: DrainedNode, version: plan.Version, frontends: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        node: DrainedNode,
+        version: plan.Version,
+        frontends: Mapping[str, Any] = FRONTENDS,
+        clients: Sequence[str] = CLIENTS,
+    ) -> None:
         self._opened = ExitStack()
         self.connections = {
             (client, name): self._opened.enter_context(
                 OpenConnection(node.lab.host(client), frontend.of(version), port)
             )
-            for (name, (frontend, port)), client in itertools.product(frontends.items(), CLIENTS)
+            for (name, (frontend, port)), client in itertools.product(frontends.items(), clients)
         }
 
     def __enter__(self) -> Self:
@@ -125,7 +148,7 @@ class Connections:
 
 def _connected(node: DrainedNode, version: plan.Version, objects: Sequence[dict[str, Any]]) -> Connections:
     node.apply(objects)
-    return Connections(node, version, FRONTENDS)
+    return Connections(node, version)
 
 
 @each_family
@@ -143,6 +166,35 @@ def test_connections_to_a_deleted_endpoint_are_reset(
         node.apply([_endpoints(second)])
         assert node.ended == len(opened.connections)
         assert opened.outcomes() == {"reset"}
+
+
+@each_family
+@pytest.mark.parametrize("counters", [False, True], ids=["", "counters"])
+def test_connections_are_reset_if_no_endpoint_is_left(lab: Lab, version: plan.Version, *, counters: bool) -> None:
+    """Clients that connect are rejected as those of other Services, and counted with ``--service-counters``."""
+    with _serving(lab, structs.replace(CONFIG, service_counters=counters)) as node:
+        with _connected(node, version, [_service(), _endpoints("local-1")]) as opened:
+            node.apply([_endpoints()])
+            assert opened.outcomes() == {"reset"}
+        assert _dial_all(node, version, "outside", FRONTENDS) == {Rejected("icmp")}
+        node.apply([_endpoints("local-2")])
+        assert {
+            each.server for each in _dial_all(node, version, "outside", FRONTENDS) if isinstance(each, Answered)
+        } == {"local-2"}
+
+
+@each_family
+@pytest.mark.parametrize("counters", [False, True], ids=["", "counters"])
+def test_connections_are_reset_if_policy_local_drops(lab: Lab, version: plan.Version, *, counters: bool) -> None:
+    """Clients that connect to a node without an endpoint get no answer, as at other Services."""
+    external = {name: frontend for name, frontend in FRONTENDS.items() if name != "cluster IP"}
+    with _serving(lab, structs.replace(CONFIG, service_counters=counters)) as node:
+        node.apply([_service(externalTrafficPolicy="Local"), _endpoints("local-1", "remote-1")])
+        with Connections(node, version, external, clients=("outside",)) as opened:
+            assert opened.servers() == {"local-1"}
+            node.apply([_endpoints("remote-1")])
+            assert opened.outcomes() == {"reset"}
+        assert _dial_all(node, version, "outside", external, timeout=0.5) == {Silent()}
 
 
 @each_family
