@@ -4,6 +4,7 @@ The clients are a pod, the node itself and a host outside, at each kind of front
 """
 
 import itertools
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Self
@@ -16,6 +17,7 @@ from knft.families import Family
 from knft.kernel.addresses import local_addresses
 from knft.sync.connection_drainer import ConnectionDrainer
 from tests.packets.programmed import ProgrammedNode, endpoints, service, with_load_balancer
+from tests.packets.segments import ServiceConnection
 from tests.support.families import addresses
 from tests.support.kernel_harness import CONFIG
 from tests.support.lab import plan
@@ -36,6 +38,10 @@ FRONTENDS = {
     "external IP": (addresses("external.130"), SERVICE_PORT),
     "load balancer": (addresses("external.131"), SERVICE_PORT),
 }
+OWN_PORT = 8090
+SILENCE_SECONDS = 0.5
+"""How long to wait where no packet is expected."""
+LOOSE = "net.netfilter.nf_conntrack_tcp_loose"
 OTHER = (addresses("cluster.31"), SERVICE_PORT)
 each_family = pytest.mark.parametrize("version", VERSIONS)
 
@@ -294,3 +300,53 @@ def test_connections_stay_if_the_service_is_deleted(node: DrainedNode, version: 
         node.apply([])
         assert opened.outcomes() == {"echo"}
         assert node.ended == 0
+
+
+@pytest.fixture
+def connection(node: DrainedNode, version: plan.Version) -> Iterator[ServiceConnection]:
+    """A connection of a pod to an endpoint on the other node."""
+    node.apply([_service(), _endpoints("remote-1", port=OWN_PORT)])
+    with ServiceConnection(node.lab.host("local-3"), node.lab.host("remote-1"), OWN_PORT, version) as opened:
+        opened.connect(FRONTENDS["cluster IP"][0].of(version), SERVICE_PORT)
+        opened.client.settimeout(SILENCE_SECONDS)
+        yield opened
+
+
+@each_family
+def test_client_sees_nothing_until_it_sends(node: DrainedNode, connection: ServiceConnection) -> None:
+    node.apply([_endpoints("local-1", port=OWN_PORT)])
+    assert node.ended == 1
+    with pytest.raises(TimeoutError):
+        connection.client.recv(1)
+    connection.client.sendall(b"still there?")
+    connection.client.settimeout(TIMEOUT)
+    with pytest.raises(ConnectionResetError):
+        connection.client.recv(1)
+
+
+@each_family
+def test_endpoint_that_still_lives_is_reset_when_it_sends(node: DrainedNode, connection: ServiceConnection) -> None:
+    node.apply([_endpoints("local-1", port=OWN_PORT)])
+    connection.send_from_endpoint(b"still there?")
+    connection.wait_for_reset()
+
+
+@each_family
+def test_client_that_closes_gets_no_answer(node: DrainedNode, connection: ServiceConnection) -> None:
+    """To conntrack, a FIN does not begin a connection."""
+    node.apply([_endpoints("local-1", port=OWN_PORT)])
+    connection.client.shutdown(socket.SHUT_WR)
+    with pytest.raises(TimeoutError):
+        connection.client.recv(1)
+
+
+@each_family
+def test_client_gets_no_answer_if_conntrack_is_strict(node: DrainedNode, connection: ServiceConnection) -> None:
+    node.namespace.sysctl(LOOSE, 0)
+    try:
+        node.apply([_endpoints("local-1", port=OWN_PORT)])
+        connection.client.sendall(b"still there?")
+        with pytest.raises(TimeoutError):
+            connection.client.recv(1)
+    finally:
+        node.namespace.sysctl(LOOSE, 1)
