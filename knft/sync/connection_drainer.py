@@ -111,6 +111,10 @@ class ConnectionDrainer(SyncObserver):
             family_state.nodeport_ips = state.node.nodeport_ips
             family_state.is_current = True
 
+    def table_left(self, family: Family) -> None:
+        """Record that the rules in force are unknown."""
+        self.sync_started(family)
+
     def run_due_passes(self) -> bool:
         """End the connections that are due, in the calling thread's network namespace; log errors.
 
@@ -143,21 +147,20 @@ class ConnectionDrainer(SyncObserver):
 
         If some may be left, another pass is scheduled. Raises KernelError if the kernel refuses.
         """
-        family_state, is_complete, count = self._families[family], False, 0
-        deleted_until = self._clock() - self._grace
+        deleted_until, is_complete = self._clock() - self._grace, False
         try:
             count, is_complete = self._end_connections(family, deleted_until)
         finally:
             with self._lock:
-                family_state.finish_pass(deleted_until, self._clock(), is_complete=is_complete)
+                self._families[family].finish_pass(deleted_until, self._clock(), is_complete=is_complete)
         return count
 
     def _end_connections(self, family: Family, deleted_until: float) -> tuple[int, bool]:
         """Return how many connections were ended, and whether these are all."""
         lost = self._lost(family, deleted_until)
-        addresses = self._node_port_addresses(family) if lost is not None and lost.has_node_port() else frozenset()
         if lost is None:
             return 0, False
+        addresses = self._node_port_addresses(family) if lost.has_node_port() else frozenset()
         with open_flow_table(family.number, "TCP") as table:
             dump = _dump(table, lost, addresses)
             # An endpoint may be back since the dump began, and some of the listed connections may be new.

@@ -123,6 +123,16 @@ def test_nothing_ends_while_a_sync_may_bring_the_endpoint_back(
     assert listed_entries(4) == set()
 
 
+def test_nothing_ends_while_the_table_is_left_to_an_older_version(drained: Drained) -> None:
+    """Its syncs are not known, so the endpoint may be back."""
+    entries = _entries(1)
+    add_entries(entries)
+    drained.sync(*_web([2]))
+    drained.drainer.table_left(Family.IPV4)
+    drained.pass_after(1000)
+    assert listed_entries(4) == set(entries)
+
+
 def _refuse(*_: Any) -> NoReturn:
     msg = "refused for the test"
     raise KernelError(msg)
