@@ -281,6 +281,13 @@ def parse_shared_chain(name: str) -> SharedChain | None:
             return None
 
 
+def configured_shared_chain(name: str, config: Config) -> SharedChain | None:
+    """Return the shared chain with that name; None also if it leads to counters, and they are off."""
+    if name.removeprefix(RESET_PREFIX) in COUNTING_CHAINS and not config.service_counters:
+        return None
+    return parse_shared_chain(name)
+
+
 def pool_chain(kind: PoolKind, size: int, timeout: int) -> PoolChain | AffinityPool:
     """Return the chain that serves the clients of a pool; ``timeout`` is 0 without session affinity."""
     return AffinityPool(kind, size, timeout) if timeout else PoolChain(kind, size)

@@ -14,8 +14,8 @@ from knft.nft.codec.listing import TableListing
 from knft.nft.objects import NamedObject
 from knft.render import layout
 from knft.render.counters import counter_chains
-from knft.render.names import COUNTER_SETS, COUNTING_CHAINS, OWNED_CHAIN_PREFIXES, RESET_PREFIX
-from knft.render.pools import parse_shared_chain
+from knft.render.names import COUNTER_SETS, OWNED_CHAIN_PREFIXES, RESET_PREFIX
+from knft.render.pools import configured_shared_chain
 
 MAX_NAMED_OBJECTS = 5
 """Most names of objects in one line of the log."""
@@ -86,9 +86,7 @@ def unused_counters(family: Family, config: Config) -> frozenset[NamedObject]:
 
 
 def _depends_on_services(chain: str, config: Config) -> bool:
-    if chain.removeprefix(RESET_PREFIX) in COUNTING_CHAINS:
-        return config.service_counters
-    return chain.startswith(OWNED_CHAIN_PREFIXES) or parse_shared_chain(chain) is not None
+    return chain.startswith(OWNED_CHAIN_PREFIXES) or configured_shared_chain(chain, config) is not None
 
 
 def describe(objects: Collection[NamedObject]) -> str:
