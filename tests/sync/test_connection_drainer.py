@@ -8,11 +8,11 @@ from typing import Any, NoReturn
 
 import pytest
 
+from knft.decide.lost_endpoints import LostConnections
 from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.addresses import local_addresses
 from knft.kernel.conntrack import FlowDump, FlowTable
-from knft.sync import connection_drainer
 from knft.sync.connection_drainer import GRACE_SECONDS, MAX_FILTERED_DUMPS, ConnectionDrainer
 from knft.sync.flow_cleaner import FlowCleaner
 from tests.support.conntrack_entries import Entry, add_entries, add_many_entries, client_endpoints, listed_entries
@@ -231,13 +231,13 @@ def test_syncs_continue_while_100_000_other_connections_exist(
     add_many_entries(OTHERS, WEB, [_address(2)], "TCP")
     add_many_entries(100, WEB, [_address(1)], "TCP", "12.0.0.0")
     seen: list[bytes] = []
-    contain = connection_drainer.LostConnections.contain
+    contain = LostConnections.contain
 
     def count(lost: Any, original_destination: bytes, reply_source: bytes, addresses: Any) -> bool:
         seen.append(reply_source)
         return contain(lost, original_destination, reply_source, addresses)
 
-    monkeypatch.setattr(connection_drainer.LostConnections, "contain", count)
+    monkeypatch.setattr(LostConnections, "contain", count)
     drained.sync(*_web([2]))
     drained.clock.now += GRACE_SECONDS
     thread = _run_in_thread(namespace, drained.drainer.run_due_passes)
