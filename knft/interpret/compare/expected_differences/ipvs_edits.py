@@ -147,7 +147,7 @@ def check_source_ranges_of_connections_only(rules: RuleSet, _: RuleSet) -> RuleS
 
 
 _RESET_OR_DROP = "reset-or-drop"
-"""The chain that drops new connections if a Service has ``knft.dev/drain: reset`` (docs/behaviour/draining.md#rules)."""
+"""The chain that drops new connections of Services with ``knft.dev/drain`` (docs/behaviour/draining.md#rules)."""
 
 
 def drop_without_local_endpoints(rules: RuleSet, knft: RuleSet) -> RuleSet:
