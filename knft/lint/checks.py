@@ -276,7 +276,7 @@ class Check(enum.Enum):
         "use the annotation of the load balancer's controller",
     )
     DEPRECATED_ANNOTATION = Texts(
-        "warning", "annotation {annotation} {state}", "none by itself: knft does not read annotations of Services",
+        "warning", "annotation {annotation} {state}", "none by itself: knft does not read this annotation",
         "use {instead}",
     )  # fmt: skip
     TOPOLOGY_KEYS = Texts(

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import field
 
-from knft.model import objects
+from knft.model import annotations, objects
 
 
 class DescribedEndpoint(objects.SliceEndpoint, frozen=True, rename="camel", gc=False):
@@ -49,8 +49,8 @@ class EndpointSlice(objects.EndpointSlice, frozen=True, rename="camel", gc=False
     endpoints: tuple[DescribedEndpoint, ...] | None = None
 
 
-class Annotations(objects.Annotations, frozen=True, gc=False):
-    """The annotations of a Service that other components read, or once read."""
+class Annotations(annotations.Annotations, frozen=True, gc=False):
+    """The annotations of a Service, with those that other components read, or once read."""
 
     topology_mode: Any = field(name="service.kubernetes.io/topology-mode", default=None)
     topology_aware_hints: Any = field(name="service.kubernetes.io/topology-aware-hints", default=None)

@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 from msgspec.structs import force_setattr
 
+from knft.model.annotations import Annotations
 from knft.model.names import NamespacedName
 from knft.protocols import Protocol
 
@@ -57,12 +58,6 @@ class Labels(Struct, frozen=True, gc=False):
     headless: str | None = field(name="service.kubernetes.io/headless", default=None)
     proxy_name: str | None = field(name="service.kubernetes.io/service-proxy-name", default=None)
     zone: str | None = field(name="topology.kubernetes.io/zone", default=None)
-
-
-class Annotations(Struct, frozen=True, gc=False):
-    """The only annotation that knft reads: when the change of an EndpointSlice was triggered."""
-
-    trigger_time: str | None = field(name="endpoints.kubernetes.io/last-change-trigger-time", default=None)
 
 
 class ObjectMeta(Struct, frozen=True, rename="camel", gc=False):

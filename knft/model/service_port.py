@@ -12,6 +12,7 @@ class ServicePort(Struct, frozen=True, gc=False):
     ``health_check_node_port`` are 0 if there is none. ``creation_timestamp`` is the Service's, as the API server writes
     it (RFC 3339, UTC), so that the order of the texts is the order of the times. It decides which Service owns a
     contested frontend. ``load_balancer_vips`` are the load balancer IPs whose ``ipMode`` is not ``Proxy``.
+    ``resets_connections`` tells whether TCP connections to deleted endpoints are ended (docs/behaviour/draining.md).
     """
 
     cluster_ip: str
@@ -26,6 +27,7 @@ class ServicePort(Struct, frozen=True, gc=False):
     internal_policy_local: bool = False
     external_policy_local: bool = False
     creation_timestamp: str = ""
+    resets_connections: bool = False
 
     @property
     def is_externally_accessible(self) -> bool:

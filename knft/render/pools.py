@@ -10,6 +10,8 @@ client to the endpoint that it reached before, with the rules of ``KnownClientsC
 A policy chain handles external traffic before it continues in a pool chain: ``ExternalClusterChain`` with
 externalTrafficPolicy Cluster, ``ExternalLocalChain`` with Local. Traffic to cluster IPs needs none. The policies of a
 Service are in ``knft.model.service_port``; ``knft.decide`` applies them.
+
+``ResetChain`` is for frontends without endpoints.
 """
 
 import re
@@ -24,7 +26,7 @@ from knft.model.plan import TrafficAction
 from knft.nft import expressions as nft
 from knft.nft.objects import Chain
 from knft.render.affinity import EndpointLookup, affinity_rules, block_end, block_starts, known_rules
-from knft.render.names import INSIDE_CIDRS, POD_CIDRS, endpoint_ids_map
+from knft.render.names import COUNTING_CHAINS, INSIDE_CIDRS, POD_CIDRS, REJECT_CHAIN, RESET_PREFIX, endpoint_ids_map
 
 COMMON_SIZES = range(1, 65)
 """Sizes for which all pool chains are created in advance, when the first chain that uses their map is created.
@@ -151,7 +153,28 @@ class ExternalLocalChain(Struct, frozen=True, gc=False):
         return f"external-{self.local.name}-of-{self.cluster.size}"
 
 
-SharedChain = PoolChain | KnownClientsChain | AffinityPool | ExternalClusterChain | ExternalLocalChain
+class ResetChain(Struct, frozen=True, gc=False):
+    """The chain for packets to frontends without endpoints of Services with ``knft.dev/drain: reset``.
+
+    It sends a reset to a client whose connection was ended, and applies ``otherwise`` to packets that open one. The
+    client would ignore what ``otherwise`` sends.
+    """
+
+    otherwise: nft.Goto | nft.Drop
+
+    @property
+    def name(self) -> str:
+        """The chain's name."""
+        return f"{RESET_PREFIX}{self.otherwise.chain if isinstance(self.otherwise, nft.Goto) else _DROP}"
+
+
+_DROP = "drop"
+_RESET_CHAINS = {
+    chain.name: chain
+    for chain in (ResetChain(nft.Drop()), *(ResetChain(nft.Goto(name)) for name in (REJECT_CHAIN, *COUNTING_CHAINS)))
+}
+
+SharedChain = PoolChain | KnownClientsChain | AffinityPool | ExternalClusterChain | ExternalLocalChain | ResetChain
 """A description of a shared chain, without its rules."""
 
 
@@ -174,6 +197,9 @@ def shared_chain(chain: SharedChain, family: Family, config: Config) -> Chain:
         case ExternalLocalChain(cluster, local):
             local_name = local.name if local.size else None
             return Chain(chain.name, external_local_rules(cluster.name, local_name, family, config))
+        case ResetChain(otherwise):
+            opens_connection = nft.Match(nft.Payload("tcp", "flags"), "syn", "in")
+            return Chain(chain.name, (nft.Rule((opens_connection, otherwise)), nft.Rule((nft.RejectWithReset(),))))
 
 
 def _pool_rules(pool: PoolChain, family: Family) -> tuple[nft.Rule, ...]:
@@ -236,7 +262,7 @@ def parse_shared_chain(name: str) -> SharedChain | None:
     """Return the shared chain with that name; None if the name is not that of a shared chain."""
     found = _NAME.fullmatch(name)
     if found is None or max(int(found["size"]), int(found["cluster"] or 0)) > MAX_POOL_SIZE:
-        return None
+        return _RESET_CHAINS.get(name)
     nodeport, timeout, size = found["nodeport"] is not None, int(found["timeout"] or 0), int(found["size"])
     kind = PoolKind(found["protocol"], nodeport, found["local"] is not None)
     if found["purpose"] == "known":
@@ -253,6 +279,13 @@ def parse_shared_chain(name: str) -> SharedChain | None:
             return ExternalLocalChain(pool_chain(PoolKind(found["protocol"], nodeport), int(cluster), timeout), pool)
         case _:
             return None
+
+
+def configured_shared_chain(name: str, config: Config) -> SharedChain | None:
+    """Return the shared chain with that name; None also if it leads to counters, and they are off."""
+    if name.removeprefix(RESET_PREFIX) in COUNTING_CHAINS and not config.service_counters:
+        return None
+    return parse_shared_chain(name)
 
 
 def pool_chain(kind: PoolKind, size: int, timeout: int) -> PoolChain | AffinityPool:

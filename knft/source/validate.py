@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec.structs import replace
 
 from knft.model import addresses
+from knft.model.annotations import unknown_choices
 from knft.model.objects import (
     EndpointPort,
     EndpointSlice,
@@ -18,7 +19,7 @@ from knft.model.objects import (
     ServiceSpec,
     SliceEndpoint,
 )
-from knft.source.formatting import format_value
+from knft.source.formatting import format_value, join_alternatives
 
 FieldProblem = tuple[str, str]
 """A field's path, and what is wrong with it."""
@@ -146,7 +147,7 @@ def _clean_service(service: Service) -> tuple[Service, list[FieldProblem]]:
     ranges = _without_invalid(
         "spec.loadBalancerSourceRanges", spec.load_balancer_source_ranges, _cidr_problem, problems
     )
-    service = _clean_ingress(service, problems)
+    service = _clean_annotations(_clean_ingress(service, problems), problems)
     if external is not spec.external_ips or ranges is not spec.load_balancer_source_ranges:
         service = replace(service, spec=replace(spec, external_ips=external, load_balancer_source_ranges=ranges))
     if spec.load_balancer_source_ranges and not ranges:
@@ -178,6 +179,21 @@ def _clean_ingress(service: Service, problems: list[FieldProblem]) -> Service:
     problems += [(f"{field}[{index}].ip", f"{reason}; ignored") for index, reason in enumerate(reasons) if reason]
     kept = tuple(item for item, why in zip(balancer.ingress, reasons, strict=True) if not why)
     return replace(service, status=replace(service.status, load_balancer=replace(balancer, ingress=kept)))
+
+
+def _clean_annotations(service: Service, problems: list[FieldProblem]) -> Service:
+    annotations = service.metadata.annotations
+    if annotations is None or not (unknown := tuple(unknown_choices(annotations))):
+        return service
+    problems += [
+        (
+            f"metadata.annotations['{each.annotation}']",
+            f"{format_value(each.value)} is not {join_alternatives(each.allowed)}; {each.allowed[0]} is used",
+        )
+        for each in unknown
+    ]
+    known = replace(annotations, **dict.fromkeys((each.field for each in unknown), None))
+    return replace(service, metadata=replace(service.metadata, annotations=known))
 
 
 def _clean_slice(endpoint_slice: EndpointSlice) -> tuple[EndpointSlice, list[FieldProblem]]:

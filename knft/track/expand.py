@@ -2,6 +2,7 @@
 
 from knft.families import Family
 from knft.model import addresses
+from knft.model.annotations import DRAIN_KEEP, DRAIN_RESET
 from knft.model.names import ServicePortName
 from knft.model.objects import Service, ServicePortSpec, ServiceSpec
 from knft.model.service_port import ServicePort
@@ -65,7 +66,13 @@ def _service_port(service: Service, port: ServicePortSpec, cluster_ip: str, fami
         internal_policy_local=spec.internal_traffic_policy == "Local",
         external_policy_local=external_local,
         creation_timestamp=service.metadata.creation_timestamp or "",
+        resets_connections=port.protocol == "TCP" and _drain(service) == DRAIN_RESET,
     )
+
+
+def _drain(service: Service) -> str:
+    annotations = service.metadata.annotations
+    return (annotations.drain if annotations is not None else None) or DRAIN_KEEP
 
 
 def _load_balancer_vips(service: Service, family: Family) -> tuple[str, ...]:

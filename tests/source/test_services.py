@@ -1,6 +1,7 @@
 """Invalid Services: they are reported, and everything else is served."""
 
 from pathlib import Path
+from typing import Any
 
 from tests.support.bad_manifests import ManifestCase, check_problems, service, service_text, text
 from tests.support.kube_objects import parametrize_cases
@@ -15,6 +16,12 @@ NOT_SERVED = "the Service is not served (an API server would assign one)"
 
 def _named(name: str) -> str:
     return text(service(name))
+
+
+def annotated(drain: str) -> dict[str, Any]:
+    """Return a Service with annotation ``knft.dev/drain``."""
+    found = service("bad")
+    return found | {"metadata": found["metadata"] | {"annotations": {"knft.dev/drain": drain}}}
 
 
 IPV6_ONLY = frozenset({"fd00:10:96::9"})
@@ -162,6 +169,17 @@ FIELDS = {
             ),
         ),
     ),
+    "unknown value of knft's annotation": ManifestCase(
+        text(annotated("rest")),
+        ("Service bad: metadata.annotations['knft.dev/drain']: 'rest' is not keep or reset; keep is used",),
+        SERVED,
+    ),
+    "empty value of knft's annotation": ManifestCase(
+        text(annotated("")),
+        ("Service bad: metadata.annotations['knft.dev/drain']: '' is not keep or reset; keep is used",),
+        SERVED,
+    ),
+    "values of knft's annotation": ManifestCase(text(annotated("reset")), (), SERVED),
     "no metadata": ManifestCase(
         "apiVersion: v1\nkind: Service\nspec: {}", ("document 2: Service: metadata: it is missing; skipped",)
     ),

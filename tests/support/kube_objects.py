@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from knft.model.annotations import Annotations
 from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
 from knft.model.objects import (
-    Annotations,
     EndpointConditions,
     EndpointHints,
     EndpointPort,
@@ -63,11 +63,12 @@ def service(
     ingresses: Iterable[LoadBalancerIngress] = (),
     created: str | None = None,
     labels: Labels | None = None,
+    annotations: Annotations | None = None,
     **spec: Any,
 ) -> Service:
     """Return a Service; ``spec`` are fields of its spec, by default cluster IP 10.96.0.1 and port http, 80."""
     return Service(
-        ObjectMeta(name, namespace, labels, creation_timestamp=created),
+        ObjectMeta(name, namespace, labels, annotations, created),
         ServiceSpec(**{"cluster_ip": "10.96.0.1", "ports": (service_port(),), **spec}),
         ServiceStatus(LoadBalancerStatus(tuple(ingresses))),
     )

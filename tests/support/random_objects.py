@@ -97,6 +97,7 @@ SERVICE: Mapping[str, Draw] = {
     "loadBalancerSourceRanges": _sample(_RANGES, 4),
     "created": _choice(None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"),
     "labels": _mostly(_choice({}), _choice({"service.kubernetes.io/service-proxy-name": "another"})),
+    "annotations": _choice({}, {}, {"knft.dev/drain": "reset"}),
 }
 
 SLICE: Mapping[str, Draw] = {
@@ -164,7 +165,12 @@ def _service(name: str, traits: Traits) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": name, "labels": traits["labels"], "creationTimestamp": traits["created"]},
+        "metadata": {
+            "name": name,
+            "labels": traits["labels"],
+            "annotations": traits["annotations"],
+            "creationTimestamp": traits["created"],
+        },
         "spec": spec | {field: traits[field] for field in same} | traits["affinity"],
         "status": {"loadBalancer": {"ingress": traits["ingress"]}},
     }

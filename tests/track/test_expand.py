@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from knft.families import Family
+from knft.model.annotations import Annotations
 from knft.model.names import ServicePortName
 from knft.model.objects import ClientIPConfig, Service, SessionAffinityConfig
 from knft.model.service_port import ServicePort
@@ -142,6 +143,14 @@ HEALTH_CHECK = {
     ),
 }
 
+RESET: dict[str, Any] = {"annotations": Annotations(drain="reset")}
+DRAIN = {
+    "reset": ExpansionCase(RESET, {"resets_connections": True}),
+    "keep, the default": ExpansionCase({"annotations": Annotations(drain="keep")}, {}),
+    "no annotation of knft": ExpansionCase({"annotations": Annotations()}, {}),
+    "reset, UDP": ExpansionCase({**RESET, "ports": (service_port(protocol="UDP"),)}, {"protocol": "UDP"}),
+}
+
 LOCAL: dict[str, Any] = {"external_traffic_policy": "Local"}
 EXTERNAL_BOTH: dict[str, Any] = {"external_ips": ("203.0.113.9", "fd00:e::9")}
 POLICIES = {
@@ -199,6 +208,12 @@ def test_source_ranges_are_trimmed_and_filtered_by_family(case: ExpansionCase, f
 @both_families
 @parametrize_cases(LOAD_BALANCER)
 def test_load_balancer_vips_are_filtered_by_family(case: ExpansionCase, family: Family) -> None:
+    _check(case, family)
+
+
+@both_families
+@parametrize_cases(DRAIN)
+def test_annotation_drain_counts_for_tcp_only(case: ExpansionCase, family: Family) -> None:
     _check(case, family)
 
 
