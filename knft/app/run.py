@@ -17,9 +17,11 @@ from knft.app.log_writer import LogWriter
 from knft.app.object_feeds import ApiServerFeed, ManifestFeed, ObjectFeed
 from knft.app.shutdown import Shutdown
 from knft.app.signals import stop_on_signals
+from knft.config import Config
 from knft.configuration.settings import Settings
 from knft.configuration.watch import wait_for_change
 from knft.errors import InstanceLockedError, ReadOnlySysctlError, ServingError, SourceError
+from knft.families import Family
 from knft.kernel.addresses import AddressMonitor, local_addresses
 from knft.kernel.instance_lock import InstanceLock
 from knft.kernel.notifications import ForeignChangeMonitor
@@ -36,9 +38,11 @@ from knft.sync.assemble import live_daemon
 from knft.sync.daemon import Daemon
 from knft.sync.flow_cleaner import FlowCleaner
 from knft.sync.garbage_collection import tune_garbage_collector
+from knft.sync.observer import SyncObserver
 
 if TYPE_CHECKING:
     from knft.app.service_manager import ServiceManager
+    from knft.forwarder.forwarder import Forwarder
 
 log = logging.getLogger("knft")
 
@@ -239,12 +243,12 @@ def _run_until_stopped(
         flags=options.flags,
     )
     flow_cleaner = FlowCleaner(config, local_addresses, monitoring.metrics.observe_conntrack_reconcile)
-    observers = monitoring.observers_with(flow_cleaner, *([service_manager] if service_manager is not None else []))
+    forwarders = _start_forwarder(config, monitoring, shutdown)
     # Two processes without the lock would leave the table to each other.
     daemon = live_daemon(
         config,
         library,
-        observers,
+        _observers(monitoring, flow_cleaner, service_manager, forwarders),
         allow_node_mismatch=options.allow_node_mismatch,
         other_subscribers=foreign_changes.other_subscribers if lock is not None else None,
     )
@@ -252,7 +256,7 @@ def _run_until_stopped(
     monitoring.register_counters(daemon, library, lambda: log_writer.dropped_lines)
     source.register_metrics(monitoring.metrics)
     if lock is not None:
-        monitoring.serve_commands(lock.port_id, daemon, source.status, source.outages)
+        monitoring.serve_commands(lock.port_id, daemon, source.status, source.outages, forwarders)
     monitoring.start()
     if service_manager is not None:
         service_manager.start(health, shutdown)
@@ -267,6 +271,34 @@ def _run_until_stopped(
         _stop_serving(shutdown, service_manager, monitoring)
     shutdown.raise_failure()
     log.info("knft stopped; its rules stay in the kernel")
+
+
+def _start_forwarder(config: Config, monitoring: Monitoring, shutdown: Shutdown) -> "dict[Family, Forwarder]":
+    """Start the thread that serves NodePorts on loopback addresses; return the forwarder by the families it serves."""
+    families = [family for family in Family if config.serves_localhost_nodeports(family)]
+    if not families:
+        return {}
+    from knft.forwarder.forwarder import Forwarder  # noqa: PLC0415 - few nodes serve them
+    from knft.serve.localhost_nodeports import LocalhostNodePortsCollector  # noqa: PLC0415
+
+    forwarder = Forwarder()
+    monitoring.metrics.register(LocalhostNodePortsCollector(families, forwarder))
+    shutdown.start_thread("localhost-nodeports", lambda: forwarder.run(shutdown.stop))
+    return dict.fromkeys(families, forwarder)
+
+
+def _observers(
+    monitoring: Monitoring,
+    flow_cleaner: FlowCleaner,
+    service_manager: "ServiceManager | None",
+    forwarders: "dict[Family, Forwarder]",
+) -> tuple[SyncObserver, ...]:
+    others: list[SyncObserver] = [] if service_manager is None else [service_manager]
+    if forwarders:
+        from knft.forwarder.observer import LocalhostNodePorts  # noqa: PLC0415 - few nodes serve them
+
+        others.append(LocalhostNodePorts(forwarders))
+    return monitoring.observers_with(flow_cleaner, *others)
 
 
 def _start_early_threads(options: RunOptions, monitoring: Monitoring, shutdown: Shutdown) -> None:
