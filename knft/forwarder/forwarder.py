@@ -17,6 +17,7 @@ from knft.families import Family
 from knft.forwarder.messages import Change, ListenFailure, Report
 from knft.forwarder.ports import ForwardedPort
 from knft.kernel import pipe_framing
+from knft.kernel.oom import unprotect_from_oom
 
 log = logging.getLogger("knft")
 
@@ -184,6 +185,8 @@ class _Process:
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
         )
+        # Its memory depends on clients: the kernel must not spare it as it spares knft.
+        unprotect_from_oom(self._process.pid)
         self._input, self._output = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
         os.set_blocking(self._input.fileno(), False)
         self.pid = self._process.pid

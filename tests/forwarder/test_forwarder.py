@@ -9,6 +9,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from pathlib import Path
 
 import pytest
 
@@ -290,9 +291,17 @@ def test_no_process_runs_before_a_port_is_served(served: Served) -> None:
     assert served.forwarder.pid is None
 
 
+def test_process_is_not_spared_if_memory_runs_out(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children inherit the OOM score adjustment of knft, which is negative."""
+    unprotected: list[int] = []
+    monkeypatch.setattr(forwarder_module, "unprotect_from_oom", unprotected.append)
+    served.serve(served.endpoint())
+    assert unprotected == [served.forwarder.pid]
+
+
 def test_process_has_no_capabilities(served: Served) -> None:
     served.serve(served.endpoint())
-    with open(f"/proc/{served.forwarder.pid}/status", encoding="ascii") as file:  # noqa: PTH123
-        found = dict(line.rstrip().split(":\t", 1) for line in file if line.startswith(("Cap", "NoNewPrivs")))
+    lines = Path(f"/proc/{served.forwarder.pid}/status").read_text(encoding="ascii").splitlines()
+    found = dict(line.split(":\t", 1) for line in lines if line.startswith(("Cap", "NoNewPrivs")))
     assert found["NoNewPrivs"] == "1"
     assert {found[name] for name in ("CapInh", "CapPrm", "CapEff", "CapAmb")} == {"0" * 16}

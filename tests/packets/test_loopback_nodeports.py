@@ -107,8 +107,7 @@ def test_other_addresses_of_the_node_do_not_accept_the_nodeport(node: LoopbackNo
 @each_family
 def test_udp_is_refused_at_once(node: LoopbackNode, version: Version) -> None:
     """The kernel answers, since no process has the port."""
-    outcome = dial(node.node, address("loopback", version), NODE_PORT, "udp")
-    assert outcome == Rejected("icmp")
+    assert dial(node.node, address("loopback", version), NODE_PORT, "udp") == Rejected("icmp")
 
 
 @each_family
@@ -164,6 +163,22 @@ def test_restart_serves_again(node: LoopbackNode) -> None:
     assert not Path(f"/proc/{forwarder}").exists()
     node.wait_for(lambda: all(node.server_at(version) == "remote-1" for version in VERSIONS))
     assert "cannot serve" not in node.run.log_text()
+
+
+@each_family
+def test_commands_tell_what_a_client_gets(node: LoopbackNode, version: Version) -> None:
+    """``explain`` knows the settings of the running knft; ``trace`` follows the rules, which do not translate."""
+    node.wait_for(lambda: node.server_at(version) == "remote-1")
+    where = "127.0.0.1" if version == 4 else "[::1]"
+    explained = knft(node.node.namespace, "explain", f"{where}:{NODE_PORT}").stdout
+    assert explained.startswith(
+        f"{where}:{NODE_PORT}/tcp is the NodePort of default/web:http-tcp, which a process of knft serves"
+    )
+    assert f"a process of knft serves the NodePort at {where}:{NODE_PORT}, too" in " ".join(explained.split())
+    at = where.strip("[]")
+    flags = ("--from", at, "--to", f"{where}:{NODE_PORT}", "-o", "json")
+    (way,) = json.loads(knft(node.node.namespace, "trace", *flags).stdout)["ways"]
+    assert [end["fate"] for end in way["ends"]] == ["delivered"]
 
 
 def test_status_tells_which_nodeports_are_served(node: LoopbackNode) -> None:

@@ -116,7 +116,7 @@ ABSENT_METRICS = {
     **dict.fromkeys(LOCALHOST_NODEPORT_METRICS, "the feature gate is off by default"),
     "kubeproxy_nftables_localhost_nodeport_rejected_packets_total": "knft has no rules that reject these packets",
     "kubernetes_build_info": "version skew alerts compare it with the API server's version; knft has knft_build_info",
-    "kubernetes_feature_enabled": "no feature gate changes what knft does",
+    "kubernetes_feature_enabled": "a single feature gate changes what knft does; `/configz` has its value",
     "registered_metrics_total": "describes kube-proxy's own registry",
     "hidden_metrics_total": "describes kube-proxy's own registry",
     "disabled_metrics_total": "describes kube-proxy's own registry",
