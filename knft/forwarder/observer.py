@@ -36,7 +36,7 @@ class LocalhostNodePorts(SyncObserver):
         changes = ports.update([(name, state.plan(name)) for name in report.changed_service_ports])
         if family in self._left:
             self._left.discard(family)
-            changes = {**changes, **ports.by_number}
+            changes = dict(ports.by_number)  # All were closed.
         self._receivers[family].update(family, changes)
 
     def table_left(self, family: Family) -> None:

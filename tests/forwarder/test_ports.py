@@ -1,13 +1,14 @@
 """Which NodePorts the forwarder serves after each sync."""
 
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 import pytest
 
 from knft.families import Family
 from knft.forwarder.observer import LocalhostNodePorts
-from knft.forwarder.ports import ForwardedPort, PortChanges
+from knft.forwarder.ports import ForwardedPort, PortChanges, forwarded_port
 from knft.model.objects import KubeObject
 from tests.support.kube_objects import endpoint, endpoint_slice, port_name, service, service_port, slice_port
 from tests.sync.memory_harness import MemoryHarness
@@ -41,6 +42,12 @@ class Node:
     def sync(self) -> PortChanges:
         self.observer.sync_succeeded(self._harness.sync(), self._harness.state)
         return self.take()
+
+    def expected(self) -> dict[int, ForwardedPort]:
+        """Return the NodePorts that the current plans need."""
+        state = self._harness.state
+        plans = [plan for name in state.service_ports() if (plan := state.plan(name)) is not None]
+        return dict(found for plan in plans if (found := forwarded_port(plan)) is not None)
 
     def take(self) -> PortChanges:
         """Return the changes since the last call."""
@@ -129,3 +136,63 @@ def test_family_that_is_not_served_is_ignored(node: Node) -> None:
     assert node.change(_web(30081)) == {}
     node.observer.table_left(Family.IPV4)
     assert node.take() == {}
+
+
+class RandomNode(Node):
+    """A node whose Services, which claim each other's NodePorts, and endpoints change at random."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._random = Random(seed)  # noqa: S311 - reproducible
+        self.served: dict[int, ForwardedPort] = {}
+
+    def step(self) -> None:
+        """Make changes, sync, and take what the forwarder is told; sometimes another knft had the table before."""
+        for _ in range(self._random.randint(1, 4)):
+            self._change()
+        if self._random.random() < 0.1:
+            self.observer.table_left(Family.IPV4)
+            self._take()
+            assert self.served == {}
+        self.observer.sync_succeeded(self._harness.sync(), self._harness.state)
+        self._take()
+
+    def _change(self) -> None:
+        number = self._random.randrange(5)
+        name = f"web-{number}"
+        if self._random.random() < 0.2:
+            kind, name = self._random.choice([("Service", name), ("EndpointSlice", f"{name}-1")])
+            if (kind, name) in self._harness.objects:
+                self._harness.change(kind, name, None)
+            return
+        changed: KubeObject
+        if self._random.random() < 0.5:
+            policy, affinity = self._random.choice(["Cluster", "Local"]), self._random.choice([None, "ClientIP"])
+            port = self._random.choice([None, 30080, 30081, 30082])
+            address = f"10.96.0.{10 + number}"
+            changed = _web(
+                port, name, cluster_ip=address, external_traffic_policy=policy, session_affinity=affinity,
+            )  # fmt: skip
+        else:
+            ready = self._random.random() < 0.7
+            chosen = self._random.sample(
+                [LOCAL, ELSEWHERE, endpoint("10.244.2.12", ready=ready)], self._random.randint(0, 3)
+            )
+            changed = endpoint_slice(f"{name}-1", *chosen, service=name)
+        self._harness.change(type(changed).__name__, changed.key.name, changed)
+
+    def _take(self) -> None:
+        for number, port in self.take().items():
+            if port is None:
+                del self.served[number]
+            else:
+                self.served[number] = port
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_changes_lead_to_what_the_current_plans_need(seed: int) -> None:
+    """The changes of all syncs together are right, and none closes a NodePort that is not open."""
+    node = RandomNode(seed)
+    for _ in range(60):
+        node.step()
+        assert node.served == node.expected()
