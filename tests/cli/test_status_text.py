@@ -20,6 +20,7 @@ from knft.control.messages import (
     FamilyStatus,
     FirstSync,
     History,
+    LoopbackStatus,
     LosingClaims,
     NamedProblems,
     ServerOutage,
@@ -247,6 +248,20 @@ def test_conclusion_names_the_resources_that_cannot_be_watched() -> None:
     source = SourceStatus("API server", "https://192.0.2.10:6443", ("refused",), unwatched_seconds=seconds)
     text = format_status(structs.replace(READY, source=source), None)
     assert text.startswith("knft is ready, with problems: cannot watch nodes, services of the API server\n")
+
+
+def test_status_tells_which_nodeports_are_served_on_loopback() -> None:
+    assert "loopback" not in format_status(READY, None)
+    failed = NamedProblems(1, {"30080 of shop/web:http": "Address already in use"})
+    loopback = structs.replace(HEALTHY, loopback=LoopbackStatus(7, failed))
+    text = format_status(structs.replace(READY, families={"IPv4": loopback}), None)
+    assert text.startswith("knft is ready, with problems: IPv4: 1 NodePort not served on loopback\n")
+    found = text[text.index("  loopback") : text.index("  foreign")]
+    assert found == (
+        "  loopback    7 NodePorts served\n"
+        "  not served  1\n"
+        "              NodePort 30080 of shop/web:http: Address already in use\n"
+    )
 
 
 def audited(**families: AuditStatus | str | None) -> Status:
