@@ -20,6 +20,7 @@ from knft.forwarder.endpoint_choice import EndpointChoice
 from knft.kernel import pipe_framing
 from knft.kernel.privileges import die_with_parent, drop_all_in_thread
 from knft.kernel.process_names import set_process_name
+from knft.memory_errors import exit_if_out_of_memory
 
 RETRY_SECONDS = 10.0
 """How often ports that could not be opened are retried, and changed numbers of connections are reported."""
@@ -148,7 +149,8 @@ def main(parent: int) -> int:
         asyncio.run(_serve())
     except BrokenPipeError:
         return 0
-    except Exception:  # noqa: BLE001 - knft logs it and starts another process
+    except Exception as error:  # noqa: BLE001 - knft logs it and starts another process
+        exit_if_out_of_memory(error)
         _send({"problem": traceback.format_exc()})
         return 1
     return 0
