@@ -36,7 +36,7 @@ GATES: dict[str, Gate] = {
     ),
     "KubeProxyIPVS": Gate("knft does not use IPVS"),
     "KubeProxyNFTablesLocalhostNodePorts": Gate(
-        "knft serves TCP NodePorts on 127.0.0.1 and ::1 if nodePortAddresses contains loopback addresses",
+        "knft serves TCP NodePorts on 127.0.0.1 and ::1 only if nodePortAddresses contains loopback addresses",
         is_supported=True,
     ),
     "LoadBalancerIPMode": Gate("knft always evaluates ipMode of load balancer IPs", fixed_value=True, is_locked=True),

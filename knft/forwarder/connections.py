@@ -68,6 +68,7 @@ class PortListener:
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            await _let_others_run()
             try:
                 client, _ = await loop.sock_accept(self._socket)
             except OSError:
@@ -109,6 +110,7 @@ async def _forward(client: socket.socket, target: Target) -> None:
     """Forward a connection until both sides have ended it; a side that fails resets the other one."""
     with client:
         try:
+            _send_at_once(client)
             endpoint = socket.socket(_family(target[0]), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             with endpoint:
                 await _dial(endpoint, target)
@@ -123,7 +125,13 @@ async def _forward(client: socket.socket, target: Target) -> None:
             _reset(client)
 
 
+async def _let_others_run() -> None:
+    """Return after other tasks had their turn: methods of the loop return at once if nothing has to be waited for."""
+    await asyncio.sleep(0)
+
+
 async def _dial(endpoint: socket.socket, target: Target) -> None:
+    _send_at_once(endpoint)
     endpoint.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE:
         endpoint.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -131,11 +139,17 @@ async def _dial(endpoint: socket.socket, target: Target) -> None:
         await asyncio.get_running_loop().sock_connect(endpoint, target)
 
 
+def _send_at_once(connection: socket.socket) -> None:
+    """Turn off Nagle's algorithm, as Go does: it would delay small messages until the previous one is acknowledged."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
 async def _copy(source: socket.socket, destination: socket.socket) -> None:
     """Copy one direction until its end, and pass that on: the other direction may continue."""
     loop = asyncio.get_running_loop()
     while data := await loop.sock_recv(source, _BUFFER_BYTES):
         await loop.sock_sendall(destination, data)
+        await _let_others_run()
     destination.shutdown(socket.SHUT_WR)
 
 

@@ -144,9 +144,7 @@ class Forwarder:
                 _log_failure(failure)
         for key, failure in before.items():
             if key not in now and (Family(key[0]), key[1]) in self._wanted:
-                log.info(
-                    "serving NodePort %d of Service port %s at %s again", key[1], failure.service, _address(key[0])
-                )
+                log.info("now serving NodePort %d of Service port %s at %s", key[1], failure.service, _address(key[0]))
         if report.refused > self.report.refused:
             log.warning(
                 "refused %d connections to NodePorts on loopback addresses: too many are open (%d)",
@@ -198,11 +196,14 @@ class _Process:
 
     def _read(self) -> None:
         reader = pipe_framing.MessageReader(self._output.fileno())
-        with contextlib.suppress(EOFError, OSError):
-            while True:
-                self._receive(_REPORTS.decode(reader.receive()))
-        self.has_ended = True
-        self._on_end()
+        try:
+            with contextlib.suppress(EOFError, OSError):
+                while True:
+                    self._receive(_REPORTS.decode(reader.receive()))
+        finally:
+            # Also after a report that cannot be decoded: without a reader, the process would block.
+            self.has_ended = True
+            self._on_end()
 
     def send(self, changes: list[Change]) -> bool:
         """Pass changes to the process; return whether it took them."""

@@ -142,10 +142,9 @@ def main(parent: int) -> int:
     set_process_name("knft-forwarder")
     if os.getppid() != parent:
         return 1
-    # Whoever controls an endpoint must gain nothing from this process.
-    with contextlib.suppress(OSError):
-        drop_all_in_thread()
     try:
+        # Whoever controls an endpoint must gain nothing from this process.
+        drop_all_in_thread()
         asyncio.run(_serve())
     except BrokenPipeError:
         return 0

@@ -244,7 +244,7 @@ def test_port_of_another_program_is_reported_and_opened_when_it_is_free(
     what = f"NodePort {served.port} of Service port default/web:http at {address}"
     assert caplog.messages == [
         f"cannot serve {what}: Address already in use; other NodePorts are served, and this one is retried",
-        f"serving {what} again",
+        f"now serving {what}",
     ]
 
 

@@ -84,6 +84,9 @@ def _endpoints(rng: Random) -> dict[int, Traits]:
     return {number: _endpoint(rng) for number in rng.sample(range(1, 9), rng.randint(0, 5))}
 
 
+_DRAINED_SINCE = "2026-01-02T00:00:00Z"
+"""The creation time of the Services that have the annotation ``knft.dev/drain``."""
+
 SERVICE: Mapping[str, Draw] = {
     "type": _mostly(_choice("NodePort", "LoadBalancer"), _choice("ClusterIP", "ExternalName")),
     "families": _mostly(_choice(("IPv4", "IPv6"), ("IPv6", "IPv4")), _choice(("IPv4",), ("IPv6",))),
@@ -95,9 +98,8 @@ SERVICE: Mapping[str, Draw] = {
     "externalTrafficPolicy": _choice(None, "Cluster", "Local"),
     "affinity": _choice({}, {}, {"sessionAffinity": "ClientIP"}, _sticky(5), _sticky(60)),
     "loadBalancerSourceRanges": _sample(_RANGES, 4),
-    "created": _choice(None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"),
+    "created": _choice(None, "2026-01-01T00:00:00Z", _DRAINED_SINCE),
     "labels": _mostly(_choice({}), _choice({"service.kubernetes.io/service-proxy-name": "another"})),
-    "annotations": _choice({}, {}, {"knft.dev/drain": "reset"}),
 }
 
 SLICE: Mapping[str, Draw] = {
@@ -168,7 +170,8 @@ def _service(name: str, traits: Traits) -> dict[str, Any]:
         "metadata": {
             "name": name,
             "labels": traits["labels"],
-            "annotations": traits["annotations"],
+            # Not drawn, so that the histories of the pinned seeds stay.
+            "annotations": {"knft.dev/drain": "reset"} if traits["created"] == _DRAINED_SINCE else {},
             "creationTimestamp": traits["created"],
         },
         "spec": spec | {field: traits[field] for field in same} | traits["affinity"],
