@@ -1,5 +1,6 @@
 """The forwarder's process, on this machine's loopback addresses: what clients and endpoints of a NodePort see."""
 
+import asyncio
 import logging
 import os
 import resource
@@ -15,6 +16,7 @@ import pytest
 
 from knft.decide.loopback import LOOPBACK_ADDRESSES
 from knft.families import Family
+from knft.forwarder import connections
 from knft.forwarder import forwarder as forwarder_module
 from knft.forwarder.forwarder import Forwarder
 from knft.forwarder.ports import ForwardedPort
@@ -134,6 +136,35 @@ def test_more_data_than_buffers_hold_arrives_complete(served: Served) -> None:
     sender.join()
     backend.close()
     assert _received(client) == b""
+
+
+def test_transfer_without_pauses_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sender and receiver are so fast that a direction never has to wait for them."""
+    size, piece = 1 << 14, 64
+    monkeypatch.setattr(connections, "_BUFFER_BYTES", piece)
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def copy(source: socket.socket, destination: socket.socket) -> None:
+        counting = asyncio.create_task(count_turns())
+        await connections._copy(source, destination)
+        counting.cancel()
+
+    sender, source = socket.socketpair()
+    destination, receiver = socket.socketpair()
+    with sender, source, destination, receiver:
+        sender.sendall(bytes(size))
+        sender.shutdown(socket.SHUT_WR)
+        for each in (source, destination):
+            each.settimeout(0)
+        asyncio.run(copy(source, destination))
+        assert len(_received(receiver)) == size
+    assert turns >= size // piece
 
 
 @pytest.mark.parametrize("resets_client", [True, False])
