@@ -25,6 +25,7 @@ from knft.explain.source_ranges import allowed_clients
 from knft.explain.sources import NodeRules, Source
 from knft.explain.used import endpoint_use
 from knft.explain.words import listed, number_text
+from knft.model.addresses import is_loopback
 from knft.model.names import ServicePortName
 
 _NO_SERVICE = frozenset({Sentence.NO_SERVICE.kind, Sentence.UNKNOWN_SERVICE.kind, Sentence.KERNEL_NO_SERVICE.kind})
@@ -112,6 +113,9 @@ class _Explainer:
         if probes is None or index is None:
             no_table = state(Sentence.KERNEL_NO_TABLE, family=query.family.value)
             return self._explanation(query, (no_table,), found=False)
+        if query.port and (rejected := _rejected_on_loopback(query, index, probes)):
+            outcomes = probes.outcomes(query.address, query.port, query.protocol)
+            return self._explanation(query, (rejected,), (), outcomes)
         if query.port:
             owner = owner_at(query, index, probes)
             if owner is not None:
@@ -185,6 +189,16 @@ def _frontend_owners(query: Query, kind: str, owners: tuple[PortOfFamily, ...]) 
         return
     for name, family in owners:
         yield state(Sentence.FRONTEND_OF_FAMILY, what=query.text, kind=kind, port=name, family=family.value)
+
+
+def _rejected_on_loopback(query: AddressQuery, index: FrontendIndex, probes: Probes) -> Statement | None:
+    """Return that the rules reject packets to a NodePort at a loopback address, None if they do not."""
+    owner = index.owners.get((None, query.protocol, query.port))
+    if owner is None or not is_loopback(query.address):
+        return None
+    if any(each.fate != "rejected" for each in probes.outcomes(query.address, query.port, query.protocol)):
+        return None
+    return state(Sentence.NODE_PORT_REJECTED_ON_LOOPBACK, what=query.text, port=owner)
 
 
 def _conclusion(services: str, ports: list[ExplainedPort]) -> tuple[Statement, ...]:
