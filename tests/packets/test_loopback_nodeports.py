@@ -20,6 +20,7 @@ from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial, dial_many
 from tests.support.logged_process import LoggedProcess
 from tests.support.scenario import VERSIONS, Scenario
+from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.kernel
 
@@ -224,6 +225,19 @@ def _has_ended(process: int) -> bool:
         return not Path(f"/proc/{process}/cmdline").read_bytes()
     except FileNotFoundError:
         return True
+
+
+def test_sigterm_ends_both_processes(node: LoopbackNode) -> None:
+    """Also while a connection is open."""
+    node.wait_for(lambda: node.server_at(4) == "remote-1")
+    (forwarder,) = _forwarders(node)
+    with node.node.namespace.entered():
+        client = socket.create_connection(("127.0.0.1", NODE_PORT))
+    with client:
+        node.run.process.terminate()
+        assert node.run.process.wait(TIMEOUT) == 0
+        # The kernel kills it when its parent's thread ends.
+        wait_until(lambda: _has_ended(forwarder), "the process outlives knft")
 
 
 def test_restart_serves_again(node: LoopbackNode) -> None:
