@@ -268,5 +268,5 @@ def test_status_tells_which_nodeports_are_served(node: LoopbackNode) -> None:
     def loopback() -> list[Any]:
         return [node.status()[family.value]["loopback"] for family in Family]
 
-    served = {"listeners": 1, "failed": {"count": 0, "reasons": {}}}
+    served = {"listeners": 1, "failed": {"count": 0, "reasons": {}}, "problem": ""}
     node.wait_for(lambda: loopback() == [served, served])
