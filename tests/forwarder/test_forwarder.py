@@ -7,6 +7,7 @@ import resource
 import signal
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -303,7 +304,7 @@ def test_process_that_cannot_start_is_reported_with_what_it_printed(
 ) -> None:
     """``knft status`` reads the problem, which ends with the first report of the next process."""
     monkeypatch.setattr(served.forwarder._delay, "_next", 0.01)
-    monkeypatch.setattr(forwarder_module.sys, "executable", "/bin/cat")
+    monkeypatch.setattr(sys, "executable", "/bin/cat")
     endpoint = served.endpoint()
     served.forwarder.update(served.family, {served.port: ForwardedPort("default/web:http", (endpoint.target,))})
     wait_until(lambda: bool(served.forwarder.problem), "the problem is not reported")
