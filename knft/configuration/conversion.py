@@ -133,13 +133,6 @@ def _nodeport_addresses(document: Document) -> tuple[str, ...]:
     return parse_nodeport_addresses("", texts, localhost_nodeports=has_localhost_nodeports(document))
 
 
-def _serves_localhost_nodeports(document: Document) -> bool:
-    config = Config(
-        "", nodeport_addresses=_nodeport_addresses(document), localhost_nodeports=has_localhost_nodeports(document)
-    )
-    return any(map(config.serves_localhost_nodeports, Family))
-
-
 def _seconds(duration: str) -> float:
     found = parse_duration(duration) or 0
     return 0.0 if found < _NO_DELAY_BELOW else found / 1e9
@@ -170,9 +163,7 @@ def find_warnings(
     )
     for gate, on in document["featureGates"].items():
         known = GATES[gate]
-        if known.is_supported and _serves_localhost_nodeports(document):
-            continue
-        if on is not (known.fixed_value or False):
+        if not known.is_supported and on is not (known.fixed_value or False):
             yield f"{field_name('featureGates')}: {gate}={_display(on)} has no effect: {known.description}"
 
 

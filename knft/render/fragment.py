@@ -21,6 +21,7 @@ from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends, names
 from knft.render.counters import counter_members, counting_verdict
 from knft.render.endpoint_ids import assign_ids, ids_of_contents, previous_ids
+from knft.render.localhost_nodeports import localhost_rejections
 from knft.render.order import stable_order
 from knft.render.pools import (
     ExternalClusterChain,
@@ -89,6 +90,8 @@ def render_plan(
         verdict = _verdict(plan, frontend, needed, wide)
         if verdict is not None:
             contents.entries[frontends.service_element(frontend)] = Entry(verdict, comment)
+    if config.localhost_nodeports:
+        contents.entries.update(localhost_rejections(plan, comment, family, config))
     if wide is not None:
         if wide.endpoints:
             arrays.add_wide(wide)

@@ -152,7 +152,7 @@ class TableWriter:
         return ()
 
     def _declarations(self) -> Table:
-        return layout.declarations(self._state.node.family, counters=self._config.service_counters)
+        return layout.declarations(self._state.node.family, self._config)
 
     def _former_clients(self, snapshot: TableSnapshot, prepared: PreparedTransaction) -> dict[Key, Value]:
         """Return the clients with session affinity that are in the table of an earlier version, before the switch."""

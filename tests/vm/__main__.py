@@ -17,6 +17,7 @@ TESTS: Mapping[kernel.Series, Sequence[str]] = {
         "tests/vm/test_old_kernel_packets.py",
         "tests/packets/test_draining.py",
         "tests/packets/test_invalid_packets.py",
+        "tests/packets/test_loopback_nodeports.py",
         "tests/vm/test_ipvs_packets.py",
         "tests/vm/test_ipvs_takeover.py",
         "tests/vm/test_ipvs_migration.py",
