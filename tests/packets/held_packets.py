@@ -55,7 +55,9 @@ class Point(Enum):
     """Before knft's masquerading."""
     HAIRPIN = 28000
     """There too, but only if the packet has its own client as its endpoint."""
-    NONE = 30000
+    KNOWN = 30000
+    """In the chain of known clients with a timeout of three hours, between the rules of indexes 1 and 2."""
+    NONE = 32000
     """Nowhere."""
 
 
@@ -93,6 +95,8 @@ class PacketHolder:
         """Seconds to wait for the answer to a packet that has left the node."""
         self._ports = {point: itertools.count(point.value) for point in Point}
         self._open = ExitStack()
+        self._known_held: set[str] = set()
+        """The families whose chain of known clients holds packets."""
 
     def __enter__(self) -> Self:
         """Load the rules that hold packets between hooks."""
@@ -120,15 +124,18 @@ class PacketHolder:
     def load_into(self, family: str) -> None:
         """Load the rules that hold packets in knft's table of a family; the table's deletion removes them."""
         table = f"{family} knft"
+        self._known_held.discard(family)
         self._change("\n".join((*_holding_chains(table), _holding_rule(table, "services", Point.VERDICT))))
 
     def during(self, commit: Callable[[], object], target: Target, point: Point) -> "Held":
         """Make a commit while a packet is held, and release it."""
         family = "ip" if target.version == 4 else "ip6"
-        table = f"{family} knft" if point in (Point.VERDICT, Point.ENDPOINT) else "inet held"
+        table = f"{family} knft" if point in (Point.VERDICT, Point.ENDPOINT, Point.KNOWN) else "inet held"
         self._change(f"flush set {table} released")
         if point is Point.ENDPOINT:
             self._hold_in_target_chain(family, target)
+        if point is Point.KNOWN:
+            self._hold_known_clients(family)
         outcomes = []
         for _ in range(_HAIRPIN_ATTEMPTS if point is Point.HAIRPIN else 1):
             with self._sending(target, point) as sending:
@@ -163,6 +170,13 @@ class PacketHolder:
         if found:
             chain = rest.partition(" : ")[2].split()[1].rstrip(",")
             self._change(_holding_rule(f"{family} knft", chain, Point.ENDPOINT))
+
+    def _hold_known_clients(self, family: str) -> None:
+        if family not in self._known_held:
+            # After the rule with that number, which is the one of the endpoint index.
+            place = f"{family} knft affinity-10800-known-udp-0 index 1"
+            self._change(f"add rule {place} udp sport {_ports(Point.KNOWN, Point.KNOWN)} jump held")
+            self._known_held.add(family)
 
     @contextmanager
     def _sending(self, target: Target, point: Point) -> Iterator["_Sending"]:

@@ -337,6 +337,11 @@ def _first_sync() -> Iterator[Scenario]:
         )
 
 
+def sticky(pods: Iterable[str]) -> list[dict[str, Any]]:
+    """Return a sticky Service with only a cluster IP, and its slices with one endpoint for each pod."""
+    return [_plain(**STICKY), *_slices([Backend(pod, PORTS[0]) for pod in pods])]
+
+
 def _of_slices(name: str, item: dict[str, Any], first: tuple[str, Pool], second: tuple[str, Pool]) -> Scenario:
     """Return a scenario of a Service with only a cluster IP that alternates between two pools."""
     steps = (Step(kind, _applying(_slices(pool)), _pods(pool)) for kind, pool in (second, first))
