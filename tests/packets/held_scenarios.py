@@ -171,6 +171,11 @@ def _sticky() -> Iterator[Scenario]:
                 Step("sticky Service made not sticky", _applying([create()]), _pods(other)),
                 Step("Service made sticky, with a new timeout", partial(_stick, create, timeouts), _pods(other)),
                 Step("sticky Service scaled to a new size", _applying(_slices(more)), _pods(more)),
+                Step(
+                    "endpoint of a sticky Service removed, and another one gets its index",
+                    _applying(_slices(more[1:])),
+                    _pods(more[1:]),
+                ),
                 Step("", _applying([create(), *_slices(pool)]), _pods(pool), ()),
             ),
         )
