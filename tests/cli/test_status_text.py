@@ -269,9 +269,9 @@ def audited(**families: AuditStatus | str | None) -> Status:
     return structs.replace(
         READY,
         families={
-            name: structs.replace(HEALTHY, state=audit)
+            name: structs.replace(READY.families[name], state=audit)
             if isinstance(audit, str)
-            else structs.replace(HEALTHY, audit=audit)
+            else structs.replace(READY.families[name], audit=audit)
             for name, audit in families.items()
         },
     )
@@ -313,6 +313,41 @@ def test_status_after_an_audit_begins_with_what_it_found(status: Status, expecte
     assert format_status(status, None, audit=found).splitlines()[0] == expected
 
 
+@pytest.mark.parametrize(
+    ("seconds_since_sync", "audit", "conclusion", "line"),
+    [
+        # The sync took 1.4 ms. It may have begun before the audit ended, and then it has not repaired the table.
+        (
+            0.4999,
+            "knft repairs the table",
+            "knft is ready; IPv4: an audit found differences, and knft has not repaired the table yet",
+            "the table differs, not repaired yet; last sync ",
+        ),
+        (
+            0.4,
+            "knft has repaired the table",
+            "knft is ready and all rules are in force",
+            "in force; last sync ",
+        ),
+        (
+            None,
+            "knft repairs the table",
+            "knft is ready; IPv4: an audit found differences, and knft has not repaired the table yet",
+            "the table differs, not repaired yet; no sync has succeeded yet",
+        ),
+    ],
+)
+def test_rules_are_not_in_force_until_a_sync_repairs_what_an_audit_found(
+    seconds_since_sync: float | None, audit: str, conclusion: str, line: str
+) -> None:
+    family = structs.replace(FOUND.families["IPv4"], last_sync_age=seconds_since_sync)
+    status = structs.replace(READY, families={"IPv4": family})
+    lines = format_status(status, None, audit=audit_conclusion(status, 1.0)).splitlines()
+    assert lines[:2] == [f"audit: IPv4: 3 differences in cluster-ips, services; {audit}", conclusion]
+    assert any(each.startswith(f"IPv4          {line}") for each in lines)
+    assert format_status(status, None).splitlines()[0] == conclusion
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_text_of_a_status_after_an_audit_with_leftovers_of_kube_proxy(width: str) -> None:
     text = format_status(FOUND, WIDTHS[width], leftovers=LEFTOVERS, audit=audit_conclusion(FOUND, 1.0))
@@ -322,11 +357,21 @@ def test_text_of_a_status_after_an_audit_with_leftovers_of_kube_proxy(width: str
 @pytest.mark.parametrize(
     ("status", "leftovers", "expected"),
     [
-        (FOUND, Leftovers(), ["ready", "synced 3.2 s ago", "0 left out", "audit 500.0 ms ago, 3 differences"]),
         (
-            audited(IPv4=AuditStatus(0.5, 3), IPv6=AuditStatus(0.4, 1)),
+            FOUND,
             Leftovers(),
-            ["ready", "synced 3.2 s ago", "0 left out", "audit 500.0 ms ago, 4 differences"],
+            [
+                "ready",
+                "synced 3.2 s ago",
+                "0 left out",
+                "audit 500.0 ms ago, 3 differences",
+                "IPv4: an audit found differences, and knft has not repaired the table yet",
+            ],
+        ),
+        (
+            audited(IPv4=AuditStatus(5.0, 3), IPv6=AuditStatus(4.0, 1)),
+            Leftovers(),
+            ["ready", "synced 3.2 s ago", "0 left out", "audit 5.0 s ago, 4 differences"],
         ),
         (READY, Leftovers(), ["ready", "synced 3.2 s ago", "0 left out", "audit none yet"]),
         (
