@@ -9,12 +9,16 @@ from unittest.mock import patch
 import msgspec
 
 from knft.cli.commands import cli
-from knft.control.messages import COUNTERS_PATH, HISTORY_PATH, STATUS_PATH
+from knft.control.messages import COUNTERS_PATH, HISTORY_PATH, STATUS_PATH, Counters, History, Status
 from tests.cli.test_status_text import AWAY, HISTORY, LEFTOVERS
 from tests.cli.test_top import BEFORE, LONG_NAMES
 from tests.preflight.facts import with_findings
 
-_ANSWERS = {STATUS_PATH: [AWAY], HISTORY_PATH: [HISTORY], COUNTERS_PATH: [BEFORE, LONG_NAMES]}
+_ANSWERS: dict[str, list[Status | History | Counters]] = {
+    STATUS_PATH: [AWAY],
+    HISTORY_PATH: [HISTORY],
+    COUNTERS_PATH: [BEFORE, LONG_NAMES],
+}
 
 
 def _answer(path: str) -> bytes:

@@ -149,7 +149,8 @@ CHANGE = EndpointChange(
     family="IPv4",
     gained=("10.244.1.21:8080",),
     lost=("10.244.1.20:8080",),
-    not_listed=0,
+    gained_not_listed=0,
+    lost_not_listed=0,
     cause=Cause(
         "EndpointSlice",
         "shop/web-abc12",
@@ -166,7 +167,7 @@ SERVICE_DELETED = structs.replace(
     family="IPv6",
     gained=(),
     lost=("[fd00::20]:8080",),
-    not_listed=300,
+    lost_not_listed=300,
     cause=Cause("Service", "shop/web", "", is_deleted=True, triggered="", received=NOON + 60),
     in_force=NOON + 61.5,
     seconds=1.5,
@@ -346,6 +347,22 @@ def test_rules_are_not_in_force_until_a_sync_repairs_what_an_audit_found(
     assert lines[:2] == [f"audit: IPv4: 3 differences in cluster-ips, services; {audit}", conclusion]
     assert any(each.startswith(f"IPv4          {line}") for each in lines)
     assert format_status(status, None).splitlines()[0] == conclusion
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "more", "expected"),
+    [
+        (("b:1",), ("a:1", "a:2"), (0, 0), "lost a:1, a:2; gained b:1"),
+        (("b:1",), ("a:1",), (1, 0), "lost a:1; gained b:1 and 1 more endpoint"),
+        ((), ("a:1", "a:2"), (300, 2), "lost a:1, a:2 and 2 more endpoints; gained 300 endpoints"),
+    ],
+)
+def test_endpoints_that_a_change_does_not_list_are_gained_or_lost(
+    gained: tuple[str, ...], lost: tuple[str, ...], more: tuple[int, int], expected: str
+) -> None:
+    change = structs.replace(CHANGE, gained=gained, lost=lost, gained_not_listed=more[0], lost_not_listed=more[1])
+    line = format_history(History((change,)), Selection(), None).splitlines()[0]
+    assert line.endswith(f"  shop/web:http (TCP, IPv4): {expected}")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
