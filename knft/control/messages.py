@@ -162,7 +162,7 @@ class EndpointChange(Struct, frozen=True, tag="endpoints", tag_field="type"):
     """Endpoints that a Service port gained or lost, by one event.
 
     ``in_force`` is when the kernel had the new rules, and ``seconds`` the time from the event's arrival until then: so
-    long did new connections still reach the lost endpoints. ``not_listed`` counts endpoints beyond those listed.
+    long did new connections still reach the lost endpoints. Endpoints beyond those listed are only counted.
     """
 
     service: str
@@ -171,7 +171,8 @@ class EndpointChange(Struct, frozen=True, tag="endpoints", tag_field="type"):
     family: str
     gained: tuple[str, ...]
     lost: tuple[str, ...]
-    not_listed: int
+    gained_not_listed: int
+    lost_not_listed: int
     cause: Cause | None
     in_force: float
     seconds: float | None

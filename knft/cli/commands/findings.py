@@ -11,7 +11,6 @@ from knft.cli.flags import (
     node_flags,
     reject_flags_of_configuration,
     reject_node_flags,
-    reject_render_flags,
 )
 
 
@@ -97,7 +96,8 @@ def preflight(context: click.Context, /, **options: Any) -> None:  # noqa: ANN40
     if options["config"] is not None:
         reject_flags_of_configuration(context)
     elif not options["paths"] and options["kubeconfig"] is None:
-        reject_render_flags(context, except_for=("masquerade_bit",))
+        reason = "requires -f or --kubeconfig: without objects, no check depends on it"
+        reject_node_flags(context, reason, except_for=("masquerade_bit",))
     from knft.cli.preflight import preflight as preflight_command  # noqa: PLC0415
 
     context.exit(preflight_command(**options))
