@@ -126,7 +126,7 @@ def lint(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
     What depends on the node is checked for all Nodes of the manifests, or for that of --node.
 
     With --against, knft's rules for both manifests are compared on each of these nodes, and findings are those that are
-    new or gone.
+    new or gone. An example is a list of flags: knft trace -f PATH EXAMPLE shows the outcome with the manifests of PATH.
 
     With --against-daemon, the objects before the change are those of the knft that runs in this network namespace, as
     root. It has no other Nodes, no headless Services, and no fields without effect on rules.
