@@ -43,8 +43,13 @@ _ICMP_ERRORS = {errno.ECONNREFUSED: REFUSED}
 
 
 class Point(Enum):
-    """Where a packet is held. The value is the first of the ports that select it."""
+    """Where a packet is held. The value is the first of the ports that select it.
 
+    They are below 32768: the kernel gives higher ones to other packets.
+    """
+
+    KNOWN = 18000
+    """In the chain of known clients with a timeout of three hours, between the rules of indexes 1 and 2."""
     VERDICT = 20000
     """In chain ``services``, before the lookup of the verdict."""
     ENDPOINT = 22000
@@ -55,9 +60,7 @@ class Point(Enum):
     """Before knft's masquerading."""
     HAIRPIN = 28000
     """There too, but only if the packet has its own client as its endpoint."""
-    KNOWN = 30000
-    """In the chain of known clients with a timeout of three hours, between the rules of indexes 1 and 2."""
-    NONE = 32000
+    NONE = 30000
     """Nowhere."""
 
 
@@ -344,7 +347,7 @@ def _hook_rules(hairpin_client: Host) -> Iterator[str]:
         yield f"add chain inet held {hook}-before {{ type filter hook {hook} priority -1; }}"
         yield f"add rule inet held {hook}-before udp sport {_ports(Point.FILTER, Point.FILTER)} jump held"
         yield f"add chain inet held {hook}-after {{ type filter hook {hook} priority 1; }}"
-        yield f"add rule inet held {hook}-after udp sport {_ports(Point.VERDICT, Point.NONE)} jump held-passed"
+        yield f"add rule inet held {hook}-after udp sport {_ports(Point.KNOWN, Point.NONE)} jump held-passed"
     yield "add chain inet held postrouting { type filter hook postrouting priority 98; }"
     yield f"add rule inet held postrouting udp sport {_ports(Point.MASQUERADING, Point.MASQUERADING)} jump held"
     own = _ports(Point.HAIRPIN, Point.HAIRPIN)
