@@ -208,7 +208,8 @@ def _summarized_audits(audits: Sequence[AuditStatus | None]) -> str:
 
 
 def _process(status: Status) -> Iterator[_Line]:
-    yield "version", f"knft {status.knft}, Python {status.python}, Linux {status.kernel}"
+    library = f"libnftables {status.libnftables or 'of unknown version'}"
+    yield "version", f"knft {status.knft}, Python {status.python}, {library}, Linux {status.kernel}"
     yield "process", f"pid {status.pid}, up {format_seconds(status.uptime)}, since {time_text(status.started)}"
     addresses = [family.node_address for _, family in sorted(status.families.items()) if family.node_address]
     yield "node", f"{status.node}, {', '.join(addresses) or 'no address known'}"

@@ -127,10 +127,14 @@ class ConntrackStatus(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True):
-    """The answer to ``knft status``; ``problem`` is why knft is not ready, "" if it is."""
+    """The answer to ``knft status``; ``problem`` is why knft is not ready, "" if it is.
+
+    ``libnftables`` is that library's version, "" if it cannot be read.
+    """
 
     knft: str
     python: str
+    libnftables: str
     kernel: str
     mode: str
     node: str

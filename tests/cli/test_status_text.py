@@ -90,6 +90,7 @@ TROUBLED = structs.replace(
 READY = Status(
     knft="0.1.0",
     python="3.11.2",
+    libnftables="1.0.6",
     kernel="6.18.44",
     mode="nftables",
     node="node-1",
