@@ -243,7 +243,7 @@ def test_chains_that_lead_to_counters_are_removed_with_them(
     assert "goto reset-or-reject-chain" in listed
     assert "rejected-services" not in listed
     lines = {record.message: record.levelname for record in caplog.records}
-    assert {level for line, level in lines.items() if "removed the objects" in line} == {"INFO"}
+    assert {level for line, level in lines.items() if "removed objects of other options" in line} == {"INFO"}
     assert not [line for line in lines if "repair" in line]
 
 
