@@ -9,6 +9,7 @@ import struct
 import time
 from collections.abc import Callable
 
+from knft.families import family_of
 from knft.forwarder.endpoint_choice import EndpointChoice, Target
 
 DIAL_SECONDS = 5.0
@@ -92,7 +93,7 @@ class PortListener:
 
 
 def _listening_socket(address: str, port: int) -> socket.socket:
-    listening = socket.socket(_family(address), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    listening = socket.socket(family_of(address).number, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         # Connections that a former process has left in TIME_WAIT must not block the port.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -104,16 +105,12 @@ def _listening_socket(address: str, port: int) -> socket.socket:
     return listening
 
 
-def _family(address: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in address else socket.AF_INET
-
-
 async def _forward(client: socket.socket, target: Target) -> None:
     """Forward a connection until both sides have ended it; a side that fails resets the other one."""
     with client:
         try:
             _send_at_once(client)
-            endpoint = socket.socket(_family(target[0]), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            endpoint = socket.socket(family_of(target[0]).number, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             with endpoint:
                 await _dial(endpoint, target)
                 try:
