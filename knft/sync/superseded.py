@@ -137,11 +137,11 @@ def find_superseded(programmed: ProgrammedContents[Owner], desired: Mapping[Owne
     unclaimed = programmed.get(SpecialOwner.UNCLAIMED)
     for owner, new in desired.items():
         old = programmed.get(owner)
-        if old is not None and new is not None and owner is not SpecialOwner.UNCLAIMED:
-            rejections.update(_obsolete_rejections(old, new))
-            moved.update(_old_indexes(old, new))
-        elif unclaimed is not None and new is not None and owner is not SpecialOwner.UNCLAIMED:
-            moved.update(_old_indexes(unclaimed, new))
+        if new is not None and owner is not SpecialOwner.UNCLAIMED:
+            if old is not None:
+                rejections.update(_obsolete_rejections(old, new))
+            before = unclaimed if old is None else old
+            moved.update(_old_indexes(before, new) if before is not None else ())
         if old is None or (owner is not SpecialOwner.UNCLAIMED and not _is_served_otherwise(old, new)):
             continue
         arrays |= old.arrays.keys()
