@@ -14,8 +14,8 @@ from knft.apiserver.source import ApiServerSource
 from knft.app.run import SHUTDOWN_GRACE_SECONDS
 from knft.app.shutdown import Shutdown
 from knft.configuration.settings import ClientSettings
-from tests.apiserver.api_server_knft import NODE, ApiServerKnft, kubeconfig_for
 from tests.apiserver.kubeconfigs import PLUGIN_VERSION
+from tests.support.api_server_knft import NODE, ApiServerKnft, kubeconfig_for
 from tests.support.fake_api.cluster import service
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.knft_command import KNFT

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.trace.cluster import FLAGS, write_manifests
 from tests.support.knft_command import KNFT
 from tests.support.terminal import on_terminal, without_colours
+from tests.support.traced_cluster import FLAGS, write_manifests
 
 COMMANDS = {
     "trace": ("trace", "--from", "192.0.2.99", "--to", "10.96.0.10:80/tcp", "--backend", "iptables"),

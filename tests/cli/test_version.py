@@ -17,7 +17,7 @@ import pytest
 from deploy.installer import NAMES, record_installer
 from knft import __version__
 from knft.cli.installation import Method
-from tests.cli.json_schemas import validated
+from tests.support.command_schemas import validated
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
 from tests.support.nft_library_version import LIBRARY_VERSION

@@ -9,11 +9,11 @@ from typing import Any
 
 from tests.cluster.api import INVALID, Api, ApiError
 from tests.cluster.desired import FIRST_PORT, desired_objects
-from tests.packets.changing_manifests import PERMANENT_BACKENDS
-from tests.packets.churn import SERVICES, Churn
-from tests.packets.programmed import endpoints, service, tcp_and_udp
-from tests.packets.timeline import Timeline
 from tests.support.background import run_in_background
+from tests.support.packets.changing_manifests import PERMANENT_BACKENDS
+from tests.support.packets.churn import SERVICES, Churn
+from tests.support.packets.programmed import endpoints, service, tcp_and_udp
+from tests.support.packets.timeline import Timeline
 from tests.support.scenario import Scenario
 
 PAUSE = 0.1

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from knft.configuration.file_content import MAX_BYTES
-from tests.configuration.loading import KUBEADM, config_text
 from tests.support import special_files
 from tests.support.bad_manifests import service, text
 from tests.support.followed_process import FollowedProcess
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
+from tests.support.loaded_settings import KUBEADM, config_text
 from tests.support.nft_process import library_in
 
 TIMEOUT = 60.0

@@ -28,20 +28,20 @@ from knft.explain.sources import KernelSource, ObjectSource
 from knft.families import FAMILY_OF_VERSION
 from knft.model.endpoint import endpoint_key
 from knft.render.names import CLIENTS, TABLE
-from tests.explain.statements import checked_statements
-from tests.explain.used_endpoints import check_used_endpoints
-from tests.packets.captured import Captured
 from tests.packets.connected_clients import Clients
 from tests.packets.explained_cases import CASES, Case, Direct
-from tests.packets.modes import Nftables
-from tests.packets.scenario_runner import MIN_ATTEMPTS, ScenarioRunner, scenario_runner
+from tests.support.explain_statements import checked_statements
 from tests.support.families import address, in_family
 from tests.support.knft_command import NODE_FLAG
 from tests.support.lab import plan
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.outcomes import Answered, Rejected, Silent
 from tests.support.lab.topology import Lab
+from tests.support.packets.captured import Captured
+from tests.support.packets.modes import Nftables
+from tests.support.packets.scenario_runner import MIN_ATTEMPTS, ScenarioRunner, scenario_runner
 from tests.support.scenario import VERSIONS, Scenario, read_file
+from tests.support.used_endpoints import check_used_endpoints
 
 pytestmark = pytest.mark.kernel
 

@@ -20,14 +20,14 @@ from knft.explain.query import parse_query
 from knft.explain.sentences import Sentence
 from knft.families import Family
 from knft.serve.invalid_packets import InvalidPackets
-from tests.packets.captured import capture_nftables
-from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp
 from tests.packets.segments import ServiceConnection
 from tests.support.families import address
 from tests.support.kernel_harness import CONFIG
 from tests.support.knft_command import knft, sync_once, write_manifests
 from tests.support.lab.plan import Version
 from tests.support.lab.topology import Lab
+from tests.support.packets.captured import capture_nftables
+from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp
 from tests.support.scenario import VERSIONS, Scenario
 from tests.support.waiting import wait_until
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from knft.families import Family
-from tests.packets.programmed import endpoints, service, tcp_and_udp
 from tests.support.families import address, in_both
 from tests.support.knft_command import KNFT, NODE_FLAG, knft, write_manifests
 from tests.support.lab.outcomes import Answered, Rejected
@@ -19,6 +18,7 @@ from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial, dial_many
 from tests.support.logged_process import LoggedProcess
+from tests.support.packets.programmed import endpoints, service, tcp_and_udp
 from tests.support.scenario import VERSIONS, Scenario
 from tests.support.waiting import TIMEOUT, wait_until
 

@@ -20,13 +20,13 @@ from knft.serve.connection_totals import Connections
 from knft.serve.service_counters import ServiceCounters
 from knft.serve.timestamp import now
 from knft.sync.report import SyncReport
-from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.kernel_harness import CONFIG
 from tests.support.lab.outcomes import Answered, Outcome, Protocol, Rejected, Silent
 from tests.support.lab.plan import Version
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import NO_ANSWER, dial, dial_many
+from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.scenario import VERSIONS, address
 from tests.support.waiting import TIMEOUT
 

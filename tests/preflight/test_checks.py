@@ -15,7 +15,7 @@ from knft.preflight.checks import check
 from knft.preflight.facts import ConfigurationFacts, ConntrackFacts, Facts, Unread
 from knft.preflight.report import Finding, State
 from knft.proxy_mode import Mode
-from tests.preflight.facts import (
+from tests.support.node_facts import (
     CONNTRACK,
     DIFF,
     HOST,

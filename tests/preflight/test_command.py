@@ -22,17 +22,17 @@ from knft.errors import ApiServerError, ConfigurationError, SourceError, UsageEr
 from knft.preflight.cluster import list_objects
 from knft.preflight.configuration import check_configuration
 from knft.preflight.report import State
-from tests.apiserver.api_server_knft import kubeconfig_for
-from tests.comparison.examples import ADDRESSES, EXAMPLES, NODE, load_iptables, machine_state
-from tests.kernel.newer_sets import add_newer_set
-from tests.leftovers.conftest import OldNode
+from tests.support.api_server_knft import kubeconfig_for
 from tests.support.conntrack_entries import Entry, add_entries, listed_entries
 from tests.support.containers import in_container
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
+from tests.support.loaded_examples import ADDRESSES, EXAMPLES, NODE, load_iptables, machine_state
 from tests.support.logged_process import LoggedProcess
+from tests.support.newer_sets import add_newer_set
 from tests.support.nft_library_version import CAN_READ_NEWER_SETS
+from tests.support.old_node import OldNode
 
 pytestmark = pytest.mark.kernel
 

@@ -18,9 +18,9 @@ from knft.serve.monitoring import Monitoring
 from knft.serve.proxy_health import ProxyHealth
 from knft.sync.daemon import Daemon
 from knft.sync.older_version import OlderVersion
-from tests.serve.fake_timestamps import FakeTimestamps
-from tests.serve.http_client import TIMEOUT_SECONDS, HttpResponse, http_request
 from tests.support.fake_clock import FakeClock
+from tests.support.fake_timestamps import FakeTimestamps
+from tests.support.http_client import TIMEOUT_SECONDS, HttpResponse, http_request
 from tests.support.kernel_harness import CONFIG, KernelHarness
 from tests.support.lab.namespace import Namespace
 from tests.support.nft_process import library_in

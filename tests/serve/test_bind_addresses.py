@@ -12,9 +12,9 @@ import pytest
 from knft.errors import UsageError
 from knft.model.events import Event, ObjectReference
 from knft.serve.sockets import listen_at
-from tests.serve.http_client import TIMEOUT_SECONDS, http_request, refuses_connections
 from tests.serve.node import HEALTH, LOOPBACK, METRICS, wait_until
 from tests.serve.standalone import StartServers, wait_until_served
+from tests.support.http_client import TIMEOUT_SECONDS, http_request, refuses_connections
 from tests.support.lab.namespace import Namespace
 
 

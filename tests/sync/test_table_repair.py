@@ -16,8 +16,8 @@ from knft.sync.foreign_objects import unused_objects
 from knft.sync.invalidation import Invalidation
 from knft.sync.table_repair import RepairReport
 from tests.support.kernel_harness import CONFIG, slices
+from tests.support.memory_harness import MemoryHarness, synced_harness
 from tests.support.memory_table import MemoryTable
-from tests.sync.memory_harness import MemoryHarness, synced_harness
 
 DIFFERS = "table ip knft differs from the expected rules"
 FOREIGN_SET = NamedObject("set", "their-set")

@@ -12,8 +12,8 @@ import yaml
 import knft.interpret.trace as form
 from knft.cli.trace_text import format_trace
 from knft.errors import KnftError
-from tests.cli.trace.cluster import FLAGS, invoke_trace, trace, write_manifests
 from tests.support.json_schema import schema_of
+from tests.support.traced_cluster import FLAGS, invoke_trace, trace, write_manifests
 
 SCHEMA = Path(form.__file__).with_name("trace.schema.json")
 GOLDEN = Path(__file__).parent / "golden"

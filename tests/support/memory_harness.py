@@ -11,9 +11,9 @@ from knft.sync.dispatch import Dispatcher
 from knft.sync.proxier import Proxier
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
+from tests.support import equivalence
 from tests.support.kernel_harness import CONFIG, decode_manifest, service, slices
 from tests.support.memory_table import MemoryTable
-from tests.sync import equivalence
 
 
 class MemoryHarness:

@@ -7,15 +7,15 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from tests.packets.churn import PODS, SERVICES, TARGET_PORTS, Churn
-from tests.packets.connection_checks import ConnectionChecker
-from tests.packets.frontends import CLIENTS, frontends
-from tests.packets.in_process_node import InProcessNode
-from tests.packets.timeline import Timeline
-from tests.packets.untranslated_counter import UntranslatedCounter
 from tests.support.lab.clients import ClientProcesses
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
+from tests.support.packets.churn import PODS, SERVICES, TARGET_PORTS, Churn
+from tests.support.packets.connection_checks import ConnectionChecker
+from tests.support.packets.frontends import CLIENTS, frontends
+from tests.support.packets.in_process_node import InProcessNode
+from tests.support.packets.timeline import Timeline
+from tests.support.packets.untranslated_counter import UntranslatedCounter
 
 
 class ConnectionsResult(NamedTuple):

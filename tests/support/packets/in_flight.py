@@ -24,8 +24,11 @@ from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
-from tests.packets import slow_chain
-from tests.packets.churn import (
+from tests.support.lab.clients import NONE, ClientProcesses, Connection
+from tests.support.lab.responder_process import ResponderProcess
+from tests.support.lab.topology import Lab
+from tests.support.packets import slow_chain
+from tests.support.packets.churn import (
     ALL_BACKENDS,
     LOCAL,
     LOCAL_BACKENDS,
@@ -36,13 +39,10 @@ from tests.packets.churn import (
     Pool,
     slices_between,
 )
-from tests.packets.frontends import ADDRESS_KINDS, Frontend, frontends
-from tests.packets.in_process_node import InProcessNode
-from tests.packets.many_clients import STICKY, sticky_for
-from tests.packets.programmed import service, tcp_and_udp
-from tests.support.lab.clients import NONE, ClientProcesses, Connection
-from tests.support.lab.responder_process import ResponderProcess
-from tests.support.lab.topology import Lab
+from tests.support.packets.frontends import ADDRESS_KINDS, Frontend, frontends
+from tests.support.packets.in_process_node import InProcessNode
+from tests.support.packets.many_clients import STICKY, sticky_for
+from tests.support.packets.programmed import service, tcp_and_udp
 
 EXTERNAL_LOCAL = next(kind for kind in SERVICES if kind.name == "external-local")
 CLUSTER_POLICY = next(kind for kind in SERVICES if kind.name == "cluster-policy")

@@ -1,6 +1,6 @@
 """How many transactions each kind of change takes in one family's table; ``test_transaction_counts`` counts them.
 
-``python -m tests.sync.transaction_counts`` writes the table in docs/design/transaction-phases.md.
+``python -m tests.support.transaction_counts`` writes the table in docs/design/transaction-phases.md.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 DOCUMENT = Path(__file__).parents[2] / "docs/design/transaction-phases.md"
-_BEGIN = "<!-- transactions: written by tests/sync/transaction_counts.py -->"
+_BEGIN = "<!-- transactions: written by tests/support/transaction_counts.py -->"
 _END = "<!-- end of transactions -->"
 
 

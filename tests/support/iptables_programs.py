@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from knft.families import Family
-from tests.compat.parsed_rules import Chains, parse_tables
 from tests.support.lab.namespace import Namespace
+from tests.support.parsed_rules import Chains, parse_tables
 
 BACKENDS = ("nft", "legacy")
 PROGRAMS = {Family.IPV4: "iptables", Family.IPV6: "ip6tables"}

@@ -10,7 +10,7 @@ from knft.explain.explanation import Explanation
 from knft.explain.query import parse_query
 from knft.explain.sources import KernelSource, NodeRules, ObjectSource
 from knft.model.objects import EndpointPort, EndpointSlice, KubeObject, ObjectChange, Service
-from tests.explain.statements import checked_statements
+from tests.support.explain_statements import checked_statements
 from tests.support.kube_objects import endpoint_slice, service, slice_port
 
 NODE_IP = "192.0.2.11"

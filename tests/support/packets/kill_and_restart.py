@@ -7,19 +7,19 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple, Self
 
-from tests.packets.changing_manifests import ChangingManifests
-from tests.packets.churn import PODS, SERVICES, TARGET_PORTS
-from tests.packets.connection_checks import ConnectionChecker
-from tests.packets.frontends import CLIENTS, frontends
-from tests.packets.manifest_knft import FLAGS, ManifestKnft, NftMonitor
-from tests.packets.table_facts import differences, table_facts
-from tests.packets.untranslated_counter import UntranslatedCounter
 from tests.support.knft_command import knft, sync_once
 from tests.support.lab.clients import ClientProcesses
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.namespace import Namespace
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
+from tests.support.packets.changing_manifests import ChangingManifests
+from tests.support.packets.churn import PODS, SERVICES, TARGET_PORTS
+from tests.support.packets.connection_checks import ConnectionChecker
+from tests.support.packets.frontends import CLIENTS, frontends
+from tests.support.packets.manifest_knft import FLAGS, ManifestKnft, NftMonitor
+from tests.support.packets.table_facts import differences, table_facts
+from tests.support.packets.untranslated_counter import UntranslatedCounter
 
 MAX_LIFETIME = 3.0
 """Longest lifetime of a process in seconds: many are killed while they start or compare the kernel's table."""

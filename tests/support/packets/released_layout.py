@@ -1,7 +1,7 @@
 """The tables that the last released version of knft makes for a small cluster: nft loads them, and knft adopts them.
 
-``python -m tests.packets.released_layout CHECKOUT`` writes them again after a release; CHECKOUT is a source tree of the
-released version. Tests of upgrades start from these files, so that they need no old source.
+``python -m tests.support.packets.released_layout CHECKOUT`` writes them again after a release; CHECKOUT is a source
+tree of the released version. Tests of upgrades start from these files, so that they need no old source.
 """
 
 import re
@@ -11,17 +11,17 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.packets.manifest_knft import ManifestKnft
-from tests.packets.many_clients import HTTP, STICKY
-from tests.packets.programmed import endpoints, service, tcp_and_udp
 from tests.support.knft_command import write_manifests
 from tests.support.lab.namespace import Namespace
+from tests.support.packets.manifest_knft import ManifestKnft
+from tests.support.packets.many_clients import HTTP, STICKY
+from tests.support.packets.programmed import endpoints, service, tcp_and_udp
 from tests.support.scenario import Scenario
 
 RELEASED = "fbda99d"
 """The commit of the last released version."""
 
-FOLDER = Path(__file__).parent / "released_layout"
+FOLDER = Path(__file__).parents[2] / "packets" / "released_layout"
 FAMILIES = ("ip", "ip6")
 
 PODS = tuple(f"local-{number}" for number in range(1, 5)) + tuple(f"remote-{number}" for number in range(1, 9))

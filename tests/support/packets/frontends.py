@@ -6,13 +6,13 @@ Each of three clients connects to every frontend that is useful to it.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.packets.churn import SERVICES, ChurningService
-from tests.packets.many_clients import clients
 from tests.support.families import VERSIONS, address
 from tests.support.lab import plan
 from tests.support.lab.clients import ClientTarget
 from tests.support.lab.outcomes import Protocol
 from tests.support.lab.responder_process import PROTOCOLS
+from tests.support.packets.churn import SERVICES, ChurningService
+from tests.support.packets.many_clients import clients
 
 CLIENTS = ("outside", "local-4", "node")
 """A client outside the cluster; a pod, which is an endpoint too and may be chosen for its own connection; the node."""

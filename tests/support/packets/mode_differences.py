@@ -1,6 +1,6 @@
 """The expected differences of kube-proxy's other modes, which packets of scenarios name.
 
-``python -m tests.packets.mode_differences`` writes their table into docs/comparing.md.
+``python -m tests.support.packets.mode_differences`` writes their table into docs/comparing.md.
 """
 
 import re
@@ -9,7 +9,7 @@ from pathlib import Path
 from knft.interpret.compare.expected_differences.catalogue import EXPECTED_DIFFERENCES, markdown_table
 from knft.proxy_mode import Mode
 
-DOCUMENTATION = Path(__file__).parent.parent.parent / "docs" / "comparing.md"
+DOCUMENTATION = Path(__file__).parents[3] / "docs" / "comparing.md"
 _TABLE = re.compile(r"(<!-- expected differences: .*? -->\n)(.*?)(<!-- end of expected differences -->)", re.DOTALL)
 
 WITHOUT_PACKET = {

@@ -12,11 +12,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.packets.churn import SERVICES, Backend, Churn
-from tests.packets.many_clients import STICKY
-from tests.packets.programmed import endpoints, service, tcp_and_udp
-from tests.packets.timeline import Timeline
 from tests.support.background import run_in_background
+from tests.support.packets.churn import SERVICES, Backend, Churn
+from tests.support.packets.many_clients import STICKY
+from tests.support.packets.programmed import endpoints, service, tcp_and_udp
+from tests.support.packets.timeline import Timeline
 from tests.support.scenario import Scenario
 
 PERMANENT_BACKENDS = (Backend("local-1", 8080), Backend("remote-1", 8081))

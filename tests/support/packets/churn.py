@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, NamedTuple
 
-from tests.packets.many_clients import STICKY
-from tests.packets.programmed import endpoints, service, tcp_and_udp, with_load_balancer
+from tests.support.packets.many_clients import STICKY
+from tests.support.packets.programmed import endpoints, service, tcp_and_udp, with_load_balancer
 
 PODS = ("local-1", "local-2", "local-3", "local-4", *(f"remote-{number}" for number in range(1, 9)))
 TARGET_PORTS = (8080, 8081, 8082)

@@ -4,12 +4,12 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Self
 
-from tests.packets.programmed import ProgrammedNode
 from tests.support.lab import plan
 from tests.support.lab.links import flush_conntrack, netlink
 from tests.support.lab.outcomes import Protocol
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial_each
+from tests.support.packets.programmed import ProgrammedNode
 from tests.support.scenario import address
 
 CLIENTS = plan.Addresses("10.250.0.0/16", "fd00:10:250::/112")

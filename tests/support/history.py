@@ -21,6 +21,7 @@ from knft.render.names import OWNED_CHAIN_PREFIXES, TABLE
 from knft.render.pools import parse_shared_chain
 from knft.sync.proxier import Proxier
 from knft.sync.report import SyncReport
+from tests.support import equivalence
 from tests.support.kernel_harness import CONFIG, KernelHarness, TextTable
 from tests.support.lab.namespace import Namespace
 from tests.support.random_objects import (
@@ -34,7 +35,6 @@ from tests.support.random_objects import (
     manifest,
     random_traits,
 )
-from tests.sync import equivalence
 
 CONFIGS = (
     CONFIG,

@@ -8,7 +8,7 @@ from bisect import bisect_left
 from itertools import islice, takewhile
 from typing import NamedTuple
 
-from tests.packets.churn import Backend, Pool
+from tests.support.packets.churn import Backend, Pool
 
 
 class Period(NamedTuple):

@@ -10,10 +10,17 @@ from knft.kernel.addresses import local_addresses
 from knft.kernel.process import WorkerProcess
 from knft.source.paths import read_paths
 from knft.sync.assemble import live_daemon
-from tests.configuration.loading import load
-from tests.packets.captured import DEVICE, Captured, capture_iptables, capture_ipvs, capture_nftables, node_addresses
 from tests.support.knft_command import NODE_FLAG, list_ruleset, sync_once, write_manifests
 from tests.support.lab.namespace import Namespace
+from tests.support.loaded_settings import load
+from tests.support.packets.captured import (
+    DEVICE,
+    Captured,
+    capture_iptables,
+    capture_ipvs,
+    capture_nftables,
+    node_addresses,
+)
 from tests.support.scenario import Scenario
 
 

@@ -28,8 +28,8 @@ from knft.proxy_mode import Mode
 from knft.source.paths import read_paths
 from knft_compat import iptables
 from knft_compat.captures import captures_after_first_sync
-from tests.cli.trace.cluster import FLAGS, OBJECTS, trace, write_manifests
 from tests.interpret.compare.rendered_sides import render_sides
+from tests.support.traced_cluster import FLAGS, OBJECTS, trace, write_manifests
 
 Outcomes = dict[tuple[str, str, str, int | None], Fraction]
 

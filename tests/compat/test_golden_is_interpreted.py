@@ -11,9 +11,8 @@ from knft.interpret.ipvs import read as read_servers
 from knft.interpret.rules import RuleSet, Step, Unknown
 from tests.compat.golden import FOLDER, Golden, Section
 from tests.compat.golden import read as read_golden
-from tests.compat.iptables_programs import BACKENDS, load, namespace
-from tests.compat.test_golden_loads import GOLDENS, _restore_sets, _steps
-from tests.compat.test_golden_loads import _part as part_of
+from tests.compat.golden_steps import GOLDENS, part, restore_sets, steps_of
+from tests.support.iptables_programs import BACKENDS, load, namespace
 
 VERSIONS: dict[Family, IpVersion] = {Family.IPV4: 4, Family.IPV6: 6}
 GOLDENS_AND_FAMILIES = [
@@ -29,14 +28,14 @@ LOADED_GOLDENS = (
 )
 
 
-def steps_of(rules: RuleSet) -> Iterator[Step]:
+def all_steps(rules: RuleSet) -> Iterator[Step]:
     return (step for chain in rules.chains.values() for rule in chain.rules for step in rule.steps)
 
 
 def parse_input(golden: Golden, family: Family) -> RuleSet:
     """Parse the input of the programs, including rules that match IPVS packets."""
-    steps = list(_steps(golden, family))
-    last = "" if "--cleanup" in golden.header["flags"] else part_of(golden, "iptables-restore", family)
+    steps = list(steps_of(golden, family))
+    last = "" if "--cleanup" in golden.header["flags"] else part(golden, "iptables-restore", family)
     return read("".join(step.rules for step in steps) + last, VERSIONS[family], "".join(step.sets for step in steps))
 
 
@@ -44,7 +43,7 @@ def parse_input(golden: Golden, family: Family) -> RuleSet:
 def test_all_rules_of_kube_proxy_are_interpreted(golden: Golden, family: Family) -> None:
     rules = parse_input(golden, family)
     assert rules.chains
-    assert [step for step in steps_of(rules) if isinstance(step, Unknown)] == []
+    assert [step for step in all_steps(rules) if isinstance(step, Unknown)] == []
 
 
 @pytest.mark.kernel
@@ -52,10 +51,10 @@ def test_all_rules_of_kube_proxy_are_interpreted(golden: Golden, family: Family)
 @pytest.mark.parametrize("name", LOADED_GOLDENS)
 def test_rules_printed_by_the_kernel_are_equivalent(name: str, backend: str) -> None:
     golden = read_golden(FOLDER / f"{name}.golden")
-    steps = list(_steps(golden, Family.IPV4))
+    steps = list(steps_of(golden, Family.IPV4))
     with namespace() as made:
         for step in steps:
-            _restore_sets(made, step.sets)
+            restore_sets(made, step.sets)
             load(made, step.rules, Family.IPV4, backend)
         sets = made.run(["ipset", "save"]).stdout
         saved = read(made.run([f"iptables-{backend}-save"]).stdout, 4, sets)

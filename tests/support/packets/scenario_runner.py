@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.packets.modes import Mode
 from tests.support.families import addresses, in_family
 from tests.support.lab import plan
 from tests.support.lab.links import flush_conntrack, netlink
@@ -15,6 +14,7 @@ from tests.support.lab.outcomes import Answered, Outcome, Rejected, Silent
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial
+from tests.support.packets.modes import Mode
 from tests.support.scenario import UNALLOCATED, UNPROXIED, VERSIONS, Expectation, Packet, Scenario
 from tests.support.seen_sources import seen_by
 from tests.support.trace_check import Tracer

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
+RULES = Path(__file__).parents[1] / "leftovers"
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
@@ -109,7 +111,7 @@ def foreign_rules(family: Family) -> str:
 def _fill_template(name: str, family: Family) -> str:
     local, remote = family.endpoints
     hashes = (service_hash(f"shop/frontend:httptcp{family.with_port(endpoint)}") for endpoint in family.endpoints)
-    return Template((Path(__file__).parent / f"{name}.rules").read_text()).substitute(
+    return Template((RULES / f"{name}.rules").read_text()).substitute(
         {field: getattr(family, field) for field in ("inet", "loopback", "cluster_ip", "load_balancer_ip", "source")},
         local=local,
         remote=remote,

@@ -12,7 +12,7 @@ from knft.configuration.document import API_VERSION, KIND, set_field
 from knft.configuration.load import load_settings
 from knft.configuration.settings import Settings
 
-KUBEADM = Path(__file__).parent / "kubeadm.yaml"
+KUBEADM = Path(__file__).parents[1] / "configuration" / "kubeadm.yaml"
 """The file that kubeadm puts into the ConfigMap of a cluster with default settings."""
 PRIMARY_FLAG = "--nodeport-addresses=primary"
 """Without this flag, a command line without a mode gives a warning."""

@@ -9,7 +9,7 @@ from knft.nft.objects import Key
 from knft.nft.transaction import Transaction
 from knft.render.names import TABLE
 from knft.sync.invalidation import Invalidation
-from tests.sync.history import History, flushable_objects
+from tests.support.history import History, flushable_objects
 
 MAX_FAILURES = 8
 """The most failing commits in a row: enough for each step of recovery (docs/design/index.md), including bisecting."""

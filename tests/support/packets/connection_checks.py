@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Mapping
 
-from tests.packets.churn import Backend
-from tests.packets.frontends import Frontend
-from tests.packets.timeline import Timeline
 from tests.support.lab.clients import NONE, Connection
+from tests.support.packets.churn import Backend
+from tests.support.packets.frontends import Frontend
+from tests.support.packets.timeline import Timeline
 
 _Client = tuple[str, str, str, int, str]
 
