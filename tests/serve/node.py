@@ -1,8 +1,7 @@
 """A node with rules in a real kernel and HTTP servers on real ports, which syncs when the test calls for it."""
 
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -27,14 +26,6 @@ from tests.support.nft_process import library_in
 
 HEALTH, METRICS = 10256, 10249
 LOOPBACK = "127.0.0.1"
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until the condition is true; fail after a timeout."""
-    end = time.monotonic() + TIMEOUT_SECONDS
-    while not condition():
-        assert time.monotonic() < end, "timeout: the condition did not become true"
-        time.sleep(0.005)
 
 
 class MonitoredNode(KernelHarness):

@@ -24,7 +24,6 @@ from tests.serve.node import (
     MonitoredNode,
     default_service_name,
     load_balancer_service,
-    wait_until,
 )
 from tests.support.http_client import (
     TIMEOUT_SECONDS,
@@ -36,6 +35,7 @@ from tests.support.http_client import (
 from tests.support.kernel_harness import CONFIG, service, slices
 from tests.support.lab.links import netlink
 from tests.support.lab.namespace import Namespace
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 PORT, OTHER = 30100, 30200
