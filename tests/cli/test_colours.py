@@ -13,7 +13,7 @@ from knft.cli.preflight_text import format_preflight
 from knft.cli.status_text import AuditConclusion, format_status
 from knft.preflight.checks import check
 from knft.preflight.facts import Facts
-from tests.cli.test_status_text import READY, STATES
+from tests.cli.example_status import READY, STATES
 from tests.support.lint_reports import BROKEN_CLUSTERS, report_of
 from tests.support.node_facts import ready, with_findings
 from tests.support.shop import explain_in, source, write_manifests

@@ -7,7 +7,7 @@ from knft.cli.history_text import format_history
 from knft.cli.status_text import audit_conclusion, format_status
 from knft.cli.top_text import Selection, format_top
 from knft.control.messages import History
-from tests.cli.test_status_text import CHANGE, FOUND, GOLDEN, HISTORY, LEFTOVERS, STATES, WIDTHS
+from tests.cli.example_status import CHANGE, FOUND, GOLDEN, HISTORY, LEFTOVERS, STATES, WIDTHS
 from tests.cli.test_top import long_names
 from tests.support.command_schemas import FORMS, schema_file
 from tests.support.json_schema import schema_of
