@@ -328,7 +328,9 @@ def flushable_objects(listing: TableListing) -> list[list[str]]:
     return [group for group in (skeleton, shared, owned, containers) if group]
 
 
-_MAPS = frozenset(container.name for container in layout.containers(Family.IPV4, CONFIGS[-2]) if container.is_map)
+_MAPS = frozenset(
+    container.name for config in CONFIGS for container in layout.containers(Family.IPV4, config) if container.is_map
+)
 
 
 def _kind_of(container: str) -> str:

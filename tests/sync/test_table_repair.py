@@ -83,6 +83,7 @@ def test_removal_of_rejected_nodeports_is_not_a_repair(harness: MemoryHarness) -
     """First TCP is served, too, and then the gate is off."""
     rejecting = harness.restarted(structs.replace(CONFIG, localhost_nodeports=True))
     assert rejecting.sync().repair == RepairReport()
+    assert rejecting.table.elements["localhost-nodeport-reject-ports"]
     loopback = ("127.0.0.0/8",)
     serving = rejecting.restarted(structs.replace(CONFIG, localhost_nodeports=True, nodeport_addresses=loopback))
     tcp, *others = (NamedObject("chain", f"localhost-nodeport-reject-{each}") for each in ("tcp", "udp", "sctp"))
