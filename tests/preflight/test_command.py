@@ -295,10 +295,11 @@ def test_wrong_name_of_the_node_is_a_warning(node: Namespace) -> None:
     found = preflight(node, "-f", str(EXAMPLES), "--node", "node-7")
     (warning, *_) = texts(found["node"], "warning")
     assert warning == "--node: there is no Node 'node-7'; the Nodes are node-1"
-    assert texts(found["node"], "not checked") == [
+    (unknown,) = texts(found["node"], "not checked")
+    assert unknown == (
         "the objects have no Node 'node-7', so the comparison does not know its zone, its pod CIDRs and, without "
         "--node-ip, its addresses"
-    ]
+    )
     assert not [text for text in texts(found["comparison"], "warning") if "--node" in text]
 
 
