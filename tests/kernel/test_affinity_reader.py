@@ -86,7 +86,7 @@ def _wait_for_counts(namespace: Namespace, family: Family) -> Counter[int]:
 
 
 def _wait_for_sum(size: int) -> None:
-    """Wait until so many IPv4 entries are counted: some are missing or twice while the kernel resizes the hash table."""
+    """Wait until so many IPv4 entries are counted: while the kernel resizes the table, some are missing."""
     wait_until(lambda: sum(_count(Family.IPV4, IDS)[0].values()) == size, "entries are missing")
 
 

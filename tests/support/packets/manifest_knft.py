@@ -20,10 +20,12 @@ IDLE = "0 elements added, 0 removed, 0 chains written"
 class ManifestKnft:
     """``knft run`` with its log in a file; it is killed, never stopped by a signal that it handles."""
 
-    def __init__(self, namespace: Namespace, manifests: Path, log: Path, program: Sequence[str] = KNFT) -> None:
+    def __init__(
+        self, namespace: Namespace, manifests: Path, log: Path, program: Sequence[str] = KNFT, flags: Sequence[str] = ()
+    ) -> None:
         """Start the process; it may not have synced when this returns. ``program`` may be another version of knft."""
         self._namespace, self._log = namespace, log
-        command = [*program, "run", "--manifests", str(manifests), *FLAGS, "--min-sync-period", "0", "-v2"]
+        command = [*program, "run", "--manifests", str(manifests), *FLAGS, "--min-sync-period", "0", "-v2", *flags]
         with log.open("w") as file:
             self._process = namespace.popen(command, stderr=file)
 
