@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 pytest.register_assert_rewrite(
     "tests.support.used_endpoints",
     "tests.packets.connected_clients",
+    "tests.support.packets.modes",
     "tests.support.packets.scenario_runner",
     "tests.support.trace_check",
 )
