@@ -11,6 +11,7 @@ from msgspec import Struct
 from knft.config import Config
 from knft.families import Family
 from knft.model import addresses
+from knft.model.annotations import MAGLEV, RANDOM
 from knft.model.endpoint import Endpoint, endpoint_is_local, endpoint_target
 from knft.model.names import ServicePortName
 from knft.model.node import NodeView
@@ -21,10 +22,15 @@ from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends, names
 from knft.render.counters import counter_members, counting_verdict
 from knft.render.endpoint_ids import assign_ids, ids_of_contents, previous_ids
+from knft.render.frontends import endpoints_of
+from knft.render.hashing import hashed_array
+from knft.render.maglev import maglev_table, table_size
 from knft.render.order import stable_order
 from knft.render.pools import (
     ExternalClusterChain,
     ExternalLocalChain,
+    HashPool,
+    Pool,
     PoolChain,
     PoolKind,
     SharedChain,
@@ -34,7 +40,6 @@ from knft.render.pools import (
 from knft.render.wide import (
     ALL_CLASSES,
     WidePort,
-    endpoints_of,
     wide_array,
     wide_chain_name,
     wide_chains,
@@ -76,13 +81,14 @@ def render_plan(
         contents.members.update(counter_members(plan))
     chains: dict[SharedChain, None] = {}
     comment = str(plan.name)
-    has_wide_endpoints = wide is not None and wide.endpoints
+    has_wide_endpoints, is_hashed = wide is not None and wide.endpoints, wide is not None and wide.is_hashed
     arrays = _EndpointArrays(plan, previous, wide, contents)
     for frontend in plan.frontends:
         _add_rejection(plan, frontend, comment, contents, config)
         _add_source_ranges(plan, frontend, wide, comment, contents)
         needed = () if has_wide_endpoints else _shared_chains(plan, frontend)
-        arrays.add_frontend(_pools(needed), frontend)
+        if not is_hashed:
+            arrays.add_frontend(_pools(needed), frontend)
         chains.update(dict.fromkeys(needed))
         verdict = _verdict(plan, frontend, needed, wide)
         if verdict is not None:
@@ -90,8 +96,25 @@ def render_plan(
     if wide is not None:
         if wide.endpoints:
             arrays.add_wide(wide)
+        if wide.is_hashed:
+            contents.arrays.update(_hashed_arrays(plan, wide.number))
         contents.chains.update((chain.name, chain) for chain in wide_chains(plan, wide, family, config))
     return Fragment(contents, tuple(chains))
+
+
+def _hashed_arrays(plan: ServicePlan, number: int) -> Iterator[tuple[ArrayName, Array]]:
+    """Yield the tables of a Service port whose clients are hashed, and its number for each frontend."""
+    for traffic_class in wide_classes(plan):
+        targets = _targets(endpoints_of(plan, traffic_class))
+        yield hashed_array(plan, number, traffic_class), maglev_table(targets, table_size(len(targets)))
+    for frontend in plan.frontends:
+        if frontends.traffic_classes(plan, frontend):
+            _, numbers = _arrays(_kind(frontend), frontend)
+            yield numbers, (number,)
+
+
+def _kind(frontend: Frontend, *, local: bool = False) -> PoolKind:
+    return PoolKind(NFT_PROTOCOLS[frontend.protocol], frontend.kind is FrontendKind.NODE_PORT, local)
 
 
 def _verdict(
@@ -126,8 +149,7 @@ def _previous_arrays(
             yield wide_array(plan, number, traffic_class), wide_ids_array(number, traffic_class)
     for frontend in plan.frontends:
         for is_local in (False, True):  # Both, because the traffic policy may have been another one.
-            kind = PoolKind(NFT_PROTOCOLS[frontend.protocol], frontend.kind is FrontendKind.NODE_PORT, is_local)
-            yield _arrays(kind, frontend)
+            yield _arrays(_kind(frontend, local=is_local), frontend)
 
 
 def render_node(node: NodeView, config: Config) -> Fragment:
@@ -233,20 +255,24 @@ def _shared_chains(plan: ServicePlan, frontend: Frontend) -> tuple[SharedChain, 
         frontend.kind,
         frontends.traffic_action(plan, frontend),
         (len(plan.endpoints.cluster), len(plan.endpoints.local)),
-        plan.port.affinity_seconds,
+        (plan.port.affinity_seconds, plan.port.load_balancing if plan.port.hashes_clients else RANDOM),
     )
 
 
 # Cached, here and below, to save time and to share equal objects: 25 000 Service ports have few different ones.
 @lru_cache(maxsize=1 << 12)
 def _chains_of(
-    protocol: str, kind: FrontendKind, action: TrafficAction, sizes: tuple[int, int], timeout: int
+    protocol: str, kind: FrontendKind, action: TrafficAction, sizes: tuple[int, int], balancing: tuple[int, str]
 ) -> tuple[SharedChain, ...]:
-    """Return the shared chains; ``sizes`` are the numbers of cluster and of local endpoints."""
-    cluster_size, local_size = sizes
+    """Return the shared chains.
+
+    ``sizes`` are the numbers of cluster and of local endpoints, ``balancing`` the affinity timeout and the annotation.
+    """
     nodeport, is_internal = kind is FrontendKind.NODE_PORT, kind is FrontendKind.CLUSTER_IP
-    cluster = pool_chain(PoolKind(protocol, nodeport, local=False), cluster_size, timeout)
-    local = pool_chain(PoolKind(protocol, nodeport, local=True), local_size, timeout)
+    cluster, local = (
+        _pool(PoolKind(protocol, nodeport, is_local), size, *balancing)
+        for is_local, size in zip((False, True), sizes, strict=True)
+    )
     match action:
         case TrafficAction.CLUSTER:
             return with_targets(cluster if is_internal else ExternalClusterChain(cluster))
@@ -256,6 +282,12 @@ def _chains_of(
             return () if is_internal else with_targets(ExternalLocalChain(cluster, local))
         case TrafficAction.REJECT:
             return ()
+
+
+def _pool(kind: PoolKind, endpoints: int, timeout: int, load_balancing: str) -> Pool:
+    if load_balancing == RANDOM:
+        return pool_chain(kind, endpoints, timeout)
+    return HashPool(kind, table_size(endpoints), by_port=load_balancing == MAGLEV)
 
 
 @lru_cache(maxsize=1 << 6)

@@ -30,6 +30,7 @@ from knft.render.counters import (
     counter_chains,
     counter_containers,
 )
+from knft.render.hashing import hashing_containers
 from knft.render.names import REJECT_CHAIN
 from knft.render.pools import (
     AffinityPool,
@@ -99,6 +100,11 @@ def containers(family: Family, *, counters: bool = False) -> tuple[Container, ..
     )
 
 
+def known_containers(family: Family, *, counters: bool = False) -> tuple[Container, ...]:
+    """Return the declarations of all sets and maps that the table may have, with those that few Services need."""
+    return (*containers(family, counters=counters), *hashing_containers(family))
+
+
 def _earlier_containers(family: Family) -> tuple[Container, ...]:
     """Return the sets and maps for session affinity of earlier versions (``knft.sync.earlier_affinity``).
 
@@ -122,14 +128,14 @@ def _earlier_containers(family: Family) -> tuple[Container, ...]:
 
 @cache
 def container_names(family: Family, *, counters: bool = False) -> frozenset[str]:
-    """Return the names of all sets and maps."""
-    return frozenset(container.name for container in containers(family, counters=counters))
+    """Return the names of all sets and maps that the table may have."""
+    return frozenset(container.name for container in known_containers(family, counters=counters))
 
 
 @cache
 def endpoint_map_names() -> frozenset[str]:
     """Return the names of the maps of endpoints and of endpoint IDs, which are the same in both families."""
-    return frozenset(each.name for each in containers(Family.IPV4) if each.is_map and each.data != "verdict")
+    return frozenset(each.name for each in known_containers(Family.IPV4) if each.is_map and each.data != "verdict")
 
 
 def _endpoint_maps(kind: PoolKind, protocol: str) -> tuple[Container, Container]:
@@ -285,7 +291,7 @@ def cache_filter(family: Family, *, counters: bool = False) -> CacheFilter:
         LAYOUT_MARKERS[family],
         {
             each.name: "map" if each.is_map else "set"
-            for each in containers(family, counters=counters)
+            for each in known_containers(family, counters=counters)
             if not each.interval and not each.dynamic_size
         },
     )
@@ -334,9 +340,18 @@ def constant_chains_with_markers(family: Family, config: Config) -> tuple[Chain,
     return (*constant_chains(family, config), *(Chain(name) for name in markers(family, config)))
 
 
-def declarations(family: Family, *, counters: bool = False) -> Table:
-    """Return the table with only its sets and maps; knft sends them as nft text before it sends anything else."""
-    return Table(family.nft, names.TABLE, names.COMMENT, containers(family, counters=counters), (), {})
+def declarations(family: Family, *, counters: bool = False, hashing: bool = False) -> Table:
+    """Return the table with only its sets and maps; knft sends them as nft text before it sends anything else.
+
+    With ``hashing``, it has those that only consistent hashing needs.
+    """
+    declared = (known_containers if hashing else containers)(family, counters=counters)
+    return Table(family.nft, names.TABLE, names.COMMENT, declared, (), {})
+
+
+def uses_hashing(transaction: Transaction) -> bool:
+    """Tell whether a transaction needs the sets and maps that only consistent hashing needs."""
+    return any(name.startswith(names.HASHED_MAP_PREFIX) for name in transaction.added)
 
 
 def whole_table(

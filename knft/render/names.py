@@ -31,6 +31,7 @@ SOURCE_RANGE_CHAINS = "source-range-chains"
 WIDE_PREFIX = "wide-"
 WIDE_MAP_PREFIX, WIDE_IDS = "wide-endpoints-", "wide-endpoint-ids"
 EARLIER_STICKY_PREFIX = "sticky-"
+HASHED_MAP_PREFIX = "hashed-endpoints-"
 OWNED_CHAIN_PREFIXES = (EARLIER_STICKY_PREFIX, WIDE_PREFIX, "in-flight")
 """The beginnings of the names of chains that belong to one Service port, and of those that only earlier versions have:
 a sync deletes them if no Service port needs them."""

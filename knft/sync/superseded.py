@@ -28,6 +28,7 @@ from knft.render.names import (
     DROPPED_NODEPORTS,
     DROPPED_SERVICES,
     HAIRPIN,
+    HASHED_MAP_PREFIX,
     NO_ENDPOINT_NODEPORTS,
     NO_ENDPOINT_SERVICES,
     SERVICE_IPS,
@@ -155,7 +156,12 @@ def _drops(verdict: Verdict) -> bool:
 
 
 def _is_served_otherwise(old: Contents, new: Contents | None) -> bool:
-    """Tell whether a Service port still serves its clients, and uses other chains of its own."""
-    if new is None or old.chains.keys() == new.chains.keys():
+    """Tell whether a Service port still serves its clients, and uses other chains of its own or other maps."""
+    if new is None or (old.chains.keys() == new.chains.keys() and _has_tables(old) == _has_tables(new)):
         return False
     return any(container in (SERVICE_IPS, SERVICE_NODEPORTS) for container, _ in new.entries)
+
+
+def _has_tables(contents: Contents) -> bool:
+    """Tell whether the endpoints of a Service port are in tables of hashes."""
+    return any(name.container.startswith(HASHED_MAP_PREFIX) for name in contents.arrays)

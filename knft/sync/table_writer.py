@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from msgspec import structs
 
@@ -127,8 +127,10 @@ class TableWriter:
         family, transaction = self._state.node.family, prepared.transaction
         endpoints, main = transaction.main_phase().split_endpoints(MAX_ELEMENTS, ENDPOINT_SETS)
         former = self._former_clients(snapshot, prepared)
+        declarations = self._declarations(transaction)
         match snapshot.table:
             case TableState.READY:
+                self._declare_missing(transaction, snapshot.programmed.containers)
                 # A packet that entered the base chain before a commit sees new map elements but old rules. If a chain
                 # were created in the same commit as the element that leads to it, it would have none (6.18).
                 for piece in transaction.new_chains_phase(MAX_NEW_RULES):
@@ -138,21 +140,32 @@ class TableWriter:
                     self._table.commit(piece)
                 return self._commit_main(main)
             case TableState.MISSING if transaction.new_chains:
-                self._table.declare(self._declarations())
+                self._table.declare(declarations)
                 for piece in transaction.new_chains_phase(MAX_NEW_RULES):
                     self._table.commit(piece)
                 self._send_endpoints(endpoints)
                 self._table.commit(main)
             case TableState.MISSING:
-                self._table.create(self._declarations(), transaction)
+                self._table.create(declarations, transaction)
             case TableState.INCOMPATIBLE:
                 clients = self._table.dynamic_elements().get(CLIENTS, {})
                 known = {key: value for key, value in clients.items() if _is_client(key)}
-                self._table.replace(layout.whole_table(self._declarations(), transaction, {CLIENTS: known | former}))
+                self._table.replace(layout.whole_table(declarations, transaction, {CLIENTS: known | former}))
         return ()
 
-    def _declarations(self) -> Table:
-        return layout.declarations(self._state.node.family, counters=self._config.service_counters)
+    def _declare_missing(self, transaction: Transaction, existing: Collection[str]) -> None:
+        """Declare the sets and maps that the first Service port with consistent hashing needs."""
+        declarations = self._declarations(transaction)
+        if layout.uses_hashing(transaction) and any(each.name not in existing for each in declarations.containers):
+            self._table.declare(declarations)
+
+    def _declarations(self, transaction: Transaction) -> Table:
+        """Return the declarations of the sets and maps that the table needs after a transaction."""
+        hashing = layout.uses_hashing(transaction)
+        return layout.declarations(self._state.node.family, counters=self._config.service_counters, hashing=hashing)
+
+    def _known_containers(self) -> tuple[Container, ...]:
+        return layout.known_containers(self._state.node.family, counters=self._config.service_counters)
 
     def _former_clients(self, snapshot: TableSnapshot, prepared: PreparedTransaction) -> dict[Key, Value]:
         """Return the clients with session affinity that are in the table of an earlier version, before the switch."""
@@ -207,10 +220,8 @@ class TableWriter:
         programmed.chains.update(written)
         programmed.record_deleted(written)
         programmed.chains.difference_update(prepared.emptied_chains)
-        if snapshot.is_full:
-            programmed.containers |= layout.container_names(
-                self._state.node.family, counters=self._config.service_counters
-            )
+        if snapshot.is_full or layout.uses_hashing(transaction):
+            programmed.containers |= {each.name for each in self._declarations(transaction).containers}
         for name, number in prepared.wide.items():
             if number is None:
                 self.wide.pop(name, None)
@@ -227,7 +238,7 @@ class TableWriter:
                 self._table.commit(piece)
                 sent += 1
         except KernelError:
-            refused = _removed_contents(pieces[sent:], self._declarations().containers)
+            refused = _removed_contents(pieces[sent:], self._known_containers())
             unclaimed = snapshot.programmed.get(SpecialOwner.UNCLAIMED)
             snapshot.programmed.apply(
                 {SpecialOwner.UNCLAIMED: refused if unclaimed is None else Contents.merged((unclaimed, refused))}
