@@ -1,17 +1,21 @@
 """Looks up keys in collections, for all packets of a class at once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
+from knft.interpret.jhash import hash_slot
 from knft.interpret.outcomes import PacketFields
-from knft.interpret.ranges import Ranges, intersection, ranges, subtract
-from knft.interpret.rules import Element, Field, KeyPart, RandomNumber
+from knft.interpret.ranges import Ranges, intersection, ranges, sole_value, subtract
+from knft.interpret.rules import Element, Field, HashedFields, KeyPart, RandomNumber
 from knft.interpret.walk.index import CollectionQuery, IndexedCollection
 from knft.interpret.walk.packet import PacketState
 
 _ALL = Fraction(1)
+
+_Part = Field | RandomNumber | int
+"""A part of a key without hashes."""
 
 
 class LookupResult(NamedTuple):
@@ -24,6 +28,37 @@ class LookupResult(NamedTuple):
 
 def look_up(packet: PacketState, collection: IndexedCollection, key: tuple[KeyPart, ...]) -> Iterator[LookupResult]:
     """Yield the elements that the packets find for a key; together the results cover all packets."""
+    hashed = tuple(_hashed(packet, part) if isinstance(part, HashedFields) else part for part in key)
+    found = _look_up(packet, collection, hashed)
+    has_unknown_hash = any(
+        isinstance(part, HashedFields) and not isinstance(number, int) for part, number in zip(key, hashed, strict=True)
+    )
+    return _joined_by_value(found) if has_unknown_hash else found
+
+
+def _hashed(packet: PacketState, part: HashedFields) -> RandomNumber | int:
+    """Return the hash if all packets of the class have the same one; other hashes are evenly distributed."""
+    values = []
+    for field, size in part.fields:
+        numbers = packet.numbers(field)
+        value = numbers if numbers is None or isinstance(numbers, int) else sole_value(numbers)
+        if value is None:
+            return RandomNumber(part.modulus)
+        values.append((value, size))
+    return hash_slot(values, part.modulus, part.seed)
+
+
+def _joined_by_value(results: Iterable[LookupResult]) -> Iterator[LookupResult]:
+    """Yield one result for each value: a table of hashes has the same value many times."""
+    shares: dict[tuple[PacketFields, object], LookupResult] = {}
+    for result in results:
+        value = result.element.value if result.element is not None else None
+        before = shares.get((result.fields, value))
+        shares[result.fields, value] = result if before is None else before._replace(share=before.share + result.share)
+    yield from shares.values()
+
+
+def _look_up(packet: PacketState, collection: IndexedCollection, key: tuple[_Part, ...]) -> Iterator[LookupResult]:
     for share, parts in _expand_random_numbers(key):
         known: dict[int, int] = {}
         variable: dict[int, Field] = {}
@@ -47,9 +82,7 @@ def look_up(packet: PacketState, collection: IndexedCollection, key: tuple[KeyPa
             yield from _split(packet, elements, tuple(variable.items()), share)
 
 
-def _record(
-    packet: PacketState, collection: IndexedCollection, key: tuple[KeyPart, ...], known: dict[int, int]
-) -> None:
+def _record(packet: PacketState, collection: IndexedCollection, key: tuple[_Part, ...], known: dict[int, int]) -> None:
     """Record a lookup whose key contains the destination."""
     if Field.DESTINATION in key:
         destination = key.index(Field.DESTINATION)
@@ -60,7 +93,7 @@ def _record(
         collection.recorder.record(query, packet.destination, packet.fields.ports)
 
 
-def _expand_random_numbers(key: tuple[KeyPart, ...]) -> Iterator[tuple[Fraction, tuple[Field | int, ...]]]:
+def _expand_random_numbers(key: tuple[_Part, ...]) -> Iterator[tuple[Fraction, tuple[Field | int, ...]]]:
     """Yield the key for each value of its random numbers, and the share of packets that have it."""
     before: list[Field | int] = []
     for position, part in enumerate(key):
