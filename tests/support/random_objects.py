@@ -12,7 +12,8 @@ SERVICES = ("a", "b", "c", "d")
 SLICES = tuple(f"slice-{number}" for number in range(1, 15))
 NODES = ("node-1", "node-2")
 """The node under test, and another one."""
-SERVICE_CIDRS = ("kubernetes", "extra")
+SERVICELOAD_BALANCING = "knft.dev/load-balancing"
+_CIDRS = ("kubernetes", "extra")
 NODE_ADDRESSES = ("192.0.2.11", "192.0.2.12", "198.51.100.1", "2001:db8:1::11", "2001:db8:1::12", "::1")
 
 Traits = dict[str, Any]
@@ -97,6 +98,7 @@ SERVICE: Mapping[str, Draw] = {
     "loadBalancerSourceRanges": _sample(_RANGES, 4),
     "created": _choice(None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"),
     "labels": _mostly(_choice({}), _choice({"service.kubernetes.io/service-proxy-name": "another"})),
+    "load_balancing": _mostly(_choice({}), _choice(*({LOAD_BALANCING: value} for value in ("maglev", "source-hash")))),
 }
 
 SLICE: Mapping[str, Draw] = {
@@ -164,7 +166,12 @@ def _service(name: str, traits: Traits) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": name, "labels": traits["labels"], "creationTimestamp": traits["created"]},
+        "metadata": {
+            "name": name,
+            "labels": traits["labels"],
+            "annotations": traits["load_balancing"],
+            "creationTimestamp": traits["created"],
+        },
         "spec": spec | {field: traits[field] for field in same} | traits["affinity"],
         "status": {"loadBalancer": {"ingress": traits["ingress"]}},
     }
