@@ -12,13 +12,13 @@ SERVICES = ("a", "b", "c", "d")
 SLICES = tuple(f"slice-{number}" for number in range(1, 15))
 NODES = ("node-1", "node-2")
 """The node under test, and another one."""
-SERVICELOAD_BALANCING = "knft.dev/load-balancing"
-_CIDRS = ("kubernetes", "extra")
+SERVICE_CIDRS = ("kubernetes", "extra")
 NODE_ADDRESSES = ("192.0.2.11", "192.0.2.12", "198.51.100.1", "2001:db8:1::11", "2001:db8:1::12", "::1")
 
 Traits = dict[str, Any]
 Draw = Callable[[Random], Any]
 
+_LOAD_BALANCING = "knft.dev/load-balancing"
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _PORT_NAMES = ("http", "", "dns")
 _ZONES = ("zone-a", "zone-b")
@@ -98,7 +98,7 @@ SERVICE: Mapping[str, Draw] = {
     "loadBalancerSourceRanges": _sample(_RANGES, 4),
     "created": _choice(None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"),
     "labels": _mostly(_choice({}), _choice({"service.kubernetes.io/service-proxy-name": "another"})),
-    "load_balancing": _mostly(_choice({}), _choice(*({LOAD_BALANCING: value} for value in ("maglev", "source-hash")))),
+    "load_balancing": _mostly(_choice({}), _choice(*({_LOAD_BALANCING: value} for value in ("maglev", "source-hash")))),
 }
 
 SLICE: Mapping[str, Draw] = {

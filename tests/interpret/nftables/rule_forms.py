@@ -329,8 +329,8 @@ TRANSLATIONS = (
     ),
     form(
         "meta priority set 1:2 dnat ip to meta priority . jhash ip saddr . tcp sport mod 2 seed 0x7 map @slots",
-        TCP,
         SetPriority(0x10002),
+        TCP,
         DnatMapLookup(
             "inet t slots",
             (Field.PRIORITY, HashedFields(((Field.SOURCE, 4), (Field.SOURCE_PORT, 2)), 2, 7)),
@@ -342,7 +342,7 @@ TRANSLATIONS = (
         SetPriority(0x10002),
         DnatMapLookup("inet t slots", (Field.PRIORITY, HashedFields(((Field.SOURCE, 4),), 2, 7))),
     ),
-    form("jhash ip saddr mod 2 seed 0x7 1 accept", Unknown("jhash saddr mod 2"), ACCEPT),
+    form("jhash ip saddr mod 2 seed 0x7 1 accept", Unknown("jhash ip saddr mod 2 seed 0x7 1"), ACCEPT),
     form(
         "dnat ip to ip daddr . tcp dport . numgen random mod 1 map @endpoints",
         TCP,
