@@ -17,6 +17,7 @@ from knft.app.log_writer import LogWriter
 from knft.app.object_feeds import ApiServerFeed, ManifestFeed, ObjectFeed
 from knft.app.shutdown import Shutdown
 from knft.app.signals import stop_on_signals
+from knft.config import Config
 from knft.configuration.settings import Settings
 from knft.configuration.watch import wait_for_change
 from knft.errors import InstanceLockedError, ReadOnlySysctlError, ServingError, SourceError
@@ -29,10 +30,12 @@ from knft.kernel.probe import probe, require_privilege
 from knft.kernel.process import WorkerProcess
 from knft.kernel.sysctls import conntrack_is_liberal, set_conntrack
 from knft.render.names import TABLE
+from knft.serve.metrics import Metrics
 from knft.serve.monitoring import Monitoring
 from knft.serve.proxy_health import ProxyHealth
 from knft.serve.timestamp import now
 from knft.sync.assemble import live_daemon
+from knft.sync.connection_drainer import ConnectionDrainer
 from knft.sync.daemon import Daemon
 from knft.sync.flow_cleaner import FlowCleaner
 from knft.sync.garbage_collection import tune_garbage_collector
@@ -238,8 +241,10 @@ def _run_until_stopped(
         on_fatal_listen_error=lambda message: shutdown.fail_after(EVENT_DELIVERY_SECONDS, ServingError(message)),
         flags=options.flags,
     )
-    flow_cleaner = FlowCleaner(config, local_addresses, monitoring.metrics.observe_conntrack_reconcile)
-    observers = monitoring.observers_with(flow_cleaner, *([service_manager] if service_manager is not None else []))
+    flow_cleaner, drainer = _conntrack_observers(config, monitoring.metrics)
+    observers = monitoring.observers_with(
+        flow_cleaner, drainer, *([service_manager] if service_manager is not None else [])
+    )
     # Two processes without the lock would leave the table to each other.
     daemon = live_daemon(
         config,
@@ -267,6 +272,11 @@ def _run_until_stopped(
         _stop_serving(shutdown, service_manager, monitoring)
     shutdown.raise_failure()
     log.info("knft stopped; its rules stay in the kernel")
+
+
+def _conntrack_observers(config: Config, metrics: Metrics) -> tuple[FlowCleaner, ConnectionDrainer]:
+    drainer = ConnectionDrainer(config, local_addresses, metrics.count_ended_connections)
+    return FlowCleaner(config, local_addresses, metrics.observe_conntrack_reconcile, drainer=drainer), drainer
 
 
 def _start_early_threads(options: RunOptions, monitoring: Monitoring, shutdown: Shutdown) -> None:

@@ -21,12 +21,13 @@ PackedSocket = bytes
 RemovedFrontends = dict[bytes, frozenset[PackedSocket]]
 """The endpoints that removed frontends had, and those that other frontends lost, by key."""
 
-_PORT_BYTES = 2
+PORT_BYTES = 2
+"""The length of a packed port, and of the key of a NodePort."""
 
 
 def packed_socket(address: str, port: int) -> PackedSocket:
     """Return a canonical address and a port as bytes."""
-    return packed_address(address) + _packed_port(port)
+    return packed_address(address) + packed_port(port)
 
 
 def packed_address(address: str) -> bytes:
@@ -34,8 +35,9 @@ def packed_address(address: str) -> bytes:
     return ipaddress.ip_address(address).packed
 
 
-def _packed_port(port: int) -> bytes:
-    return port.to_bytes(_PORT_BYTES, "big")
+def packed_port(port: int) -> bytes:
+    """Return a port as bytes."""
+    return port.to_bytes(PORT_BYTES, "big")
 
 
 class _NamesByKey:
@@ -158,8 +160,8 @@ class UdpFrontends:
         than the decision which of them owns it.
         """
         names = self._by_key.names.get(original_destination)
-        if names is None and original_destination[:-_PORT_BYTES] in node_port_addresses:
-            names = self._by_key.names.get(original_destination[-_PORT_BYTES:])
+        if names is None and original_destination[:-PORT_BYTES] in node_port_addresses:
+            names = self._by_key.names.get(original_destination[-PORT_BYTES:])
         if names is None:
             return bool(self._removed) and self._was_removed_endpoint(
                 original_destination, reply_source, node_port_addresses
@@ -173,8 +175,8 @@ class UdpFrontends:
     ) -> bool:
         """Tell whether a removed frontend had this endpoint."""
         endpoints = self._removed.get(original_destination)
-        if endpoints is None and original_destination[:-_PORT_BYTES] in node_port_addresses:
-            endpoints = self._removed.get(original_destination[-_PORT_BYTES:])
+        if endpoints is None and original_destination[:-PORT_BYTES] in node_port_addresses:
+            endpoints = self._removed.get(original_destination[-PORT_BYTES:])
         return endpoints is not None and endpoint in endpoints
 
     @property
@@ -184,11 +186,11 @@ class UdpFrontends:
 
 
 def _is_node_port(key: bytes) -> bool:
-    return len(key) == _PORT_BYTES
+    return len(key) == PORT_BYTES
 
 
 def frontend_keys(port: ServicePort) -> list[bytes]:
     """Return the frontends of a Service port: packed sockets, and the packed number of its NodePort."""
     addresses = (port.cluster_ip, *port.load_balancer_vips, *port.external_ips)
     keys = [packed_socket(address, port.port) for address in addresses if address]
-    return [*keys, _packed_port(port.node_port)] if port.node_port else keys
+    return [*keys, packed_port(port.node_port)] if port.node_port else keys

@@ -156,6 +156,10 @@ class Sentence(enum.Enum):
         "externalTrafficPolicy Local keeps the addresses of pods, so only pods of this node get replies from endpoints "
         "on other nodes"
     )
+    RESETS_CONNECTIONS = (
+        "some seconds after an endpoint is deleted, knft ends TCP connections to it, and clients that send something "
+        "get a reset (knft.dev/drain: reset)"
+    )
     INVALID_DROPPED = (
         "this node drops the packets that it forwards and conntrack finds INVALID, of all connections "
         "(--drop-invalid-packets)"

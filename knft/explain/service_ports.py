@@ -207,6 +207,8 @@ def _notes(plan: ServicePlan, frontends: tuple[ExplainedFrontend, ...], view: Fa
     external = [each for each in probed if each.kind != KIND_TEXTS[FrontendKind.CLUSTER_IP]]
     if plan.port.external_policy_local and any(_sends_pods_away(each, plan) for each in external):
         yield state(Sentence.PODS_OF_THIS_NODE)
+    if plan.port.resets_connections:
+        yield state(Sentence.RESETS_CONNECTIONS)
     yield from view.probes.notes()
 
 

@@ -1,4 +1,4 @@
-"""Lists and deletes the kernel's UDP conntrack entries, through netlink.
+"""Lists and deletes the kernel's conntrack entries of UDP and TCP, through netlink.
 
 The sync thread waits a few milliseconds at most: this module releases the GIL after each dump buffer (150
 messages) and once for each batch of deletions. With pyroute2's own dump a sync waited for more than 100 ms.
@@ -11,13 +11,15 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
 from knft.errors import KernelError
 from knft.kernel import conntrack_messages as messages
 from knft.kernel.conntrack_messages import Flow
+
+FlowProtocol = Literal["UDP", "TCP"]
 
 ANSWER_TIMEOUT_SECONDS = 30
 """After this time without an answer the kernel is considered hung. It answers a request synchronously."""
@@ -27,6 +29,7 @@ DELETE_BATCH = 64
 """How many deletions are sent together. Their acknowledgements fit into any receive buffer."""
 YIELD_SECONDS = 0.0003
 """How long to sleep to release the GIL, so that a waiting thread gets it."""
+_PROTOCOLS: dict[FlowProtocol, int] = {"UDP": socket.IPPROTO_UDP, "TCP": socket.IPPROTO_TCP}
 _NETFILTER = 12  # NETLINK_NETFILTER
 _READ_BYTES = 64 * 1024  # the kernel's buffers have up to 32 KiB
 
@@ -56,35 +59,39 @@ class NetlinkSocket(Protocol):
 
 
 class FlowTable:
-    """The UDP flows (conntrack entries) of one family in zone 0, the only zone in which knft's rules translate.
+    """The flows (conntrack entries) of one family and protocol in zone 0, the only one in which knft's rules translate.
 
     ``dumps`` and ``deletions`` count the requests sent to the kernel.
     """
 
-    def __init__(self, netlink: NetlinkSocket, family: int) -> None:
+    def __init__(self, netlink: NetlinkSocket, family: int, protocol: FlowProtocol = "UDP") -> None:
         """Use a socket that nothing else uses; ``family`` is AF_INET or AF_INET6."""
         self._socket = netlink
         self._family = family
-        self._pattern = messages.flow_pattern(family)
+        self._protocol: FlowProtocol = protocol
+        self._pattern = messages.flow_pattern(family, _PROTOCOLS[protocol])
         self._sequence = 0
         self.dumps = self.deletions = 0
 
-    def dump(self, is_match: Callable[[bytes, bytes], bool]) -> FlowDump:
+    def dump(self, is_match: Callable[[bytes, bytes], bool], reply_source: bytes | None = None) -> FlowDump:
         """Return the flows for which ``is_match(original_destination, reply_source)`` is true.
 
-        Raises KernelError if the kernel refuses the dump or does not answer.
+        With ``reply_source``, an address and a port, the kernel passes only the flows to this endpoint: Python then
+        need not look at the others. Raises KernelError if the kernel refuses the dump or does not answer.
         """
         for _ in range(DUMP_ATTEMPTS):
             flows: list[Flow] = []
-            if self._dump_once(is_match, flows):
+            if self._dump_once(is_match, reply_source, flows):
                 return FlowDump(flows, complete=True)
         return FlowDump(flows, complete=False)
 
-    def _dump_once(self, is_match: Callable[[bytes, bytes], bool], flows: list[Flow]) -> bool:
+    def _dump_once(
+        self, is_match: Callable[[bytes, bytes], bool], reply_source: bytes | None, flows: list[Flow]
+    ) -> bool:
         """Add the matching flows to ``flows``; return whether the dump was complete."""
         self.dumps += 1
         self._sequence += 1
-        self._send(messages.dump_request(self._family, self._sequence))
+        self._send(messages.dump_request(self._family, self._sequence, _PROTOCOLS[self._protocol], reply_source))
         complete = True
         while True:
             _yield_gil()
@@ -102,7 +109,7 @@ class FlowTable:
                 elif kind in (messages.ERROR, messages.DONE):
                     code = messages.error_code(buffer, start)
                     if code not in (0, errno.EINTR):
-                        raise _refused(code)
+                        raise self._refused(code)
                     return complete and not code
 
     def delete(self, flows: Sequence[Flow]) -> DeletedFlows:
@@ -119,7 +126,7 @@ class FlowTable:
                     refusals |= {code} - {0, errno.ENOENT}
         except KernelError as error:
             return DeletedFlows(count, str(error))
-        return DeletedFlows(count, str(_refused(min(refusals))) if refusals else "")
+        return DeletedFlows(count, str(self._refused(min(refusals))) if refusals else "")
 
     def _delete_batch(self, flows: Sequence[Flow]) -> Iterator[int]:
         """Send deletions together; yield the errno of each."""
@@ -135,17 +142,20 @@ class FlowTable:
             try:
                 buffer = self._receive()
             except InterruptedError as error:
-                raise _refused(errno.ENOBUFS) from error
+                raise self._refused(errno.ENOBUFS) from error
             for kind, _, start in messages.split(buffer, sequences):
                 if kind == messages.ERROR:
                     left -= 1
                     yield messages.error_code(buffer, start)
 
+    def _refused(self, code: int | None) -> KernelError:
+        return _refused(self._protocol, code)
+
     def _send(self, data: bytes) -> None:
         try:
             self._socket.sendto(data, (0, 0))
         except OSError as error:
-            raise _refused(error.errno) from error
+            raise self._refused(error.errno) from error
 
     def _receive(self) -> bytes:
         """Return a buffer; raise InterruptedError if the kernel lost messages (ENOBUFS)."""
@@ -154,7 +164,7 @@ class FlowTable:
         except OSError as error:
             if error.errno in (errno.ENOBUFS, errno.EINTR):
                 raise InterruptedError from error
-            raise _refused(errno.ETIMEDOUT if error.errno == errno.EAGAIN else error.errno) from error
+            raise self._refused(errno.ETIMEDOUT if error.errno == errno.EAGAIN else error.errno) from error
 
 
 def _yield_gil() -> None:
@@ -162,18 +172,18 @@ def _yield_gil() -> None:
 
 
 @contextmanager
-def open_flow_table(family: int) -> Iterator[FlowTable]:
+def open_flow_table(family: int, protocol: FlowProtocol = "UDP") -> Iterator[FlowTable]:
     """Open the flows of the calling thread's network namespace; raise KernelError if the kernel refuses."""
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETFILTER) as netlink:
             netlink.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", ANSWER_TIMEOUT_SECONDS, 0))
-            yield FlowTable(netlink, family)
+            yield FlowTable(netlink, family, protocol)
     except OSError as error:
-        raise _refused(error.errno) from error
+        raise _refused(protocol, error.errno) from error
 
 
-def _refused(code: int | None) -> KernelError:
+def _refused(protocol: FlowProtocol, code: int | None) -> KernelError:
     reason = os.strerror(code) if code else "no reason given"
     return KernelError(
-        f"cannot access UDP conntrack entries: {reason}; the kernel module nf_conntrack_netlink is required"
+        f"cannot access {protocol} conntrack entries: {reason}; the kernel module nf_conntrack_netlink is required"
     )

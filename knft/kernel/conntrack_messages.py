@@ -1,4 +1,4 @@
-"""Encodes and decodes the ctnetlink messages about UDP flows that knft needs.
+"""Encodes and decodes the ctnetlink messages about UDP and TCP flows that knft needs.
 
 Decoding by hand takes 2 us for each message. pyroute2 takes 100 us and holds the GIL meanwhile; there may be hundreds
 of thousands of messages. See docs/design/netlink-decoding.md.
@@ -24,6 +24,9 @@ _ORIGINAL, _REPLY, _STATUS, _ID, _ZONE, _FILTER = 1, 2, 3, 12, 18, 25  # CTA_...
 _SEEN_REPLY = 1 << 1  # IPS_SEEN_REPLY
 _NESTED = 0x8000  # NLA_F_NESTED
 _BY_PROTOCOL = 1 << 3  # CTA_FILTER_F_CTA_PROTO_NUM
+_BY_ADDRESS = 1 << 0  # CTA_FILTER_F_CTA_IP_SRC
+_BY_PORT = 1 << 4  # CTA_FILTER_F_CTA_PROTO_SRC_PORT
+_PORT_BYTES = 2
 
 _HEADER = struct.Struct("=IHHIIBBH")  # nlmsghdr and nfgenmsg
 _NLMSGHDR = struct.Struct("=IHHI")  # length, kind, flags, sequence number
@@ -36,7 +39,7 @@ _STATUS_BITS = struct.Struct(">I")
 
 
 class Flow(Struct, frozen=True, gc=False):
-    """One UDP conntrack entry.
+    """One conntrack entry of UDP or TCP.
 
     ``original_destination`` and ``reply_source`` are each an address and a port as bytes: the destination of the
     client's first packet, and the address that replies, which is the endpoint's if the packet was translated.
@@ -52,11 +55,24 @@ class Flow(Struct, frozen=True, gc=False):
     has_reply: bool = True
 
 
-def dump_request(family: int, sequence: int) -> bytes:
-    """Return a request to dump the UDP flows of AF_INET or AF_INET6. Kernels before 5.8 ignore the filter for UDP."""
-    udp = _nested(_ORIGINAL, _nested(2, _attribute(1, bytes([socket.IPPROTO_UDP]))))
-    by_protocol = _nested(_FILTER, _attribute(1, _NUMBER.pack(_BY_PROTOCOL)))
-    return _request(_GET, _REQUEST | _DUMP, sequence, family, udp + by_protocol)
+def dump_request(family: int, sequence: int, protocol: int, reply_source: bytes | None = None) -> bytes:
+    """Return a request to dump a protocol's flows of AF_INET or AF_INET6: all, or those to one endpoint.
+
+    ``reply_source`` is the endpoint's address and port. Kernels before 5.8 ignore the filter, so the flows of others
+    may be dumped, too, and in IPv6 those to other endpoints with the same port.
+    """
+    number = _attribute(1, bytes([protocol]))
+    if reply_source is None:
+        tuples = _nested(_ORIGINAL, _nested(2, number))
+        flags = _attribute(1, _NUMBER.pack(_BY_PROTOCOL))
+    else:
+        # Linux (6.18, since 5.8) passes just the flows with another address if it filters by an IPv6 address.
+        by_address = family == socket.AF_INET
+        address = _nested(1, _attribute(1, reply_source[:-_PORT_BYTES])) if by_address else b""
+        port = _nested(2, number + _attribute(2, reply_source[-_PORT_BYTES:]))
+        tuples = _nested(_REPLY, address + port)
+        flags = _attribute(2, _NUMBER.pack(_BY_PROTOCOL | _BY_PORT | _BY_ADDRESS * by_address))
+    return _request(_GET, _REQUEST | _DUMP, sequence, family, tuples + _nested(_FILTER, flags))
 
 
 def deletion_request(family: int, sequence: int, flow: Flow) -> bytes:
@@ -81,8 +97,8 @@ def error_code(buffer: bytes, start: int) -> int:
     return -int(_CODE.unpack_from(buffer, start + _NLMSGHDR_BYTES)[0])
 
 
-def flow_pattern(family: int) -> re.Pattern[bytes]:
-    """Return a pattern for the beginning of a message about a UDP flow.
+def flow_pattern(family: int, protocol: int) -> re.Pattern[bytes]:
+    """Return a pattern for the beginning of a message about a protocol's flow.
 
     Groups: original destination address and port, ``reply`` (the whole CTA_TUPLE_REPLY), reply source address and port.
     A tuple with a zone of its own is longer and does not match.
@@ -100,7 +116,7 @@ def flow_pattern(family: int) -> re.Pattern[bytes]:
             + _attribute_head_pattern(destination, size)
             + destination_end[0]
         )
-        protocol = _attribute_head_pattern(1, 1) + re.escape(bytes([socket.IPPROTO_UDP])) + b"..."
+        number = _attribute_head_pattern(1, 1) + re.escape(bytes([protocol])) + b"..."
         ports = (
             _attribute_head_pattern(2, 2)
             + source_end[1]
@@ -110,7 +126,7 @@ def flow_pattern(family: int) -> re.Pattern[bytes]:
             + padding
         )
         network = _attribute_head_pattern(1 | _NESTED, 2 * (_ATTRIBUTE.size + size)) + addresses
-        transport = _attribute_head_pattern(2 | _NESTED, 3 * (_ATTRIBUTE.size + 4)) + protocol + ports
+        transport = _attribute_head_pattern(2 | _NESTED, 3 * (_ATTRIBUTE.size + 4)) + number + ports
         return (
             _attribute_head_pattern(kind | _NESTED, 2 * _ATTRIBUTE.size + 2 * (_ATTRIBUTE.size + size) + 24)
             + network

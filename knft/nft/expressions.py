@@ -154,6 +154,10 @@ class Reject(Struct, frozen=True, tag=True):
     """Reject the packet with the family's "port unreachable"."""
 
 
+class RejectWithReset(Struct, frozen=True, tag=True):
+    """Reject the packet with a TCP reset."""
+
+
 class Masquerade(Struct, frozen=True, tag=True):
     """Replace the source address by the node's, with a random port."""
 
@@ -195,6 +199,7 @@ Statement = (
     | Drop
     | Return
     | Reject
+    | RejectWithReset
     | Masquerade
     | VerdictMap
     | Update

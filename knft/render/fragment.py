@@ -33,6 +33,7 @@ from knft.render.pools import (
     Pool,
     PoolChain,
     PoolKind,
+    ResetChain,
     SharedChain,
     pool_chain,
     with_targets,
@@ -84,7 +85,8 @@ def render_plan(
     has_wide_endpoints, is_hashed = wide is not None and wide.endpoints, wide is not None and wide.is_hashed
     arrays = _EndpointArrays(plan, previous, wide, contents)
     for frontend in plan.frontends:
-        _add_rejection(plan, frontend, comment, contents, config)
+        reset = _add_rejection(plan, frontend, comment, contents, config)
+        chains.update(dict.fromkeys(reset))
         _add_source_ranges(plan, frontend, wide, comment, contents)
         needed = () if has_wide_endpoints else _shared_chains(plan, frontend)
         if not is_hashed:
@@ -175,13 +177,18 @@ def _hairpins(plan: ServicePlan) -> list[tuple[str, Key]]:
     return [(names.HAIRPIN, (address, address, protocol, port)) for address, port in local]
 
 
-def _add_rejection(plan: ServicePlan, frontend: Frontend, comment: str, contents: Contents, config: Config) -> None:
-    """Add the element that rejects or drops a frontend's traffic if it has no endpoint."""
+def _add_rejection(
+    plan: ServicePlan, frontend: Frontend, comment: str, contents: Contents, config: Config
+) -> tuple[ResetChain, ...]:
+    """Add the element that rejects or drops a frontend's traffic if it has no endpoint; return the chain it needs."""
     verdict = frontends.filter_verdict(frontends.traffic_action(plan, frontend))
     if verdict is not None and config.service_counters:
         verdict = counting_verdict(verdict, frontend)
-    if verdict is not None:
-        contents.entries[frontends.no_endpoint_element(frontend)] = Entry(verdict, comment)
+    if verdict is None:
+        return ()
+    reset = (ResetChain(verdict),) if plan.port.resets_connections else ()
+    contents.entries[frontends.no_endpoint_element(frontend)] = Entry(_goto(reset[0]) if reset else verdict, comment)
+    return reset
 
 
 def _add_source_ranges(

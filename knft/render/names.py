@@ -37,6 +37,8 @@ OWNED_CHAIN_PREFIXES = (EARLIER_STICKY_PREFIX, WIDE_PREFIX, "in-flight")
 a sync deletes them if no Service port needs them."""
 
 REJECT_CHAIN = "reject-chain"
+RESET_PREFIX = "reset-or-"
+"""The beginning of the names of ``ResetChain``."""
 FILTER_FORWARD = "filter-forward"
 
 CONNECTIONS, NODEPORT_CONNECTIONS = "service-connections", "nodeport-connections"
@@ -46,6 +48,7 @@ DROPPED, NODEPORT_DROPPED = "dropped-service-connections", "dropped-nodeport-con
 REJECTED_SERVICES, REJECTED_NODEPORTS = "rejected-services", "rejected-nodeports"
 DROPPED_SERVICES, DROPPED_NODEPORTS = "dropped-services", "dropped-nodeports"
 """Chains that count a packet and then reject or drop it."""
+COUNTING_CHAINS = (REJECTED_SERVICES, REJECTED_NODEPORTS, DROPPED_SERVICES, DROPPED_NODEPORTS)
 COUNTER_SETS = frozenset({CONNECTIONS, NODEPORT_CONNECTIONS, REJECTED, NODEPORT_REJECTED, DROPPED, NODEPORT_DROPPED})
 """The sets whose elements count connections; they exist only with ``--service-counters``."""
 

@@ -12,6 +12,8 @@ A hash pool chain (``HashPool``) picks the endpoint by a hash of the client (``k
 A policy chain handles external traffic before it continues in a pool chain: ``ExternalClusterChain`` with
 externalTrafficPolicy Cluster, ``ExternalLocalChain`` with Local. Traffic to cluster IPs needs none. The policies of a
 Service are in ``knft.model.service_port``; ``knft.decide`` applies them.
+
+``ResetChain`` is for frontends without endpoints.
 """
 
 import re
@@ -28,7 +30,7 @@ from knft.nft.objects import Chain
 from knft.render.affinity import EndpointLookup, affinity_rules, block_end, block_starts, known_rules
 from knft.render.frontends import TrafficClass
 from knft.render.hashing import hash_rules
-from knft.render.names import INSIDE_CIDRS, POD_CIDRS, endpoint_ids_map
+from knft.render.names import COUNTING_CHAINS, INSIDE_CIDRS, POD_CIDRS, REJECT_CHAIN, RESET_PREFIX, endpoint_ids_map
 
 COMMON_SIZES = range(1, 65)
 """Sizes for which all pool chains are created in advance, when the first chain that uses their map is created.
@@ -178,7 +180,30 @@ class ExternalLocalChain(Struct, frozen=True, gc=False):
         return f"external-{self.local.name}-of-{self.cluster.size}"
 
 
-SharedChain = PoolChain | KnownClientsChain | AffinityPool | HashPool | ExternalClusterChain | ExternalLocalChain
+class ResetChain(Struct, frozen=True, gc=False):
+    """The chain for packets to frontends without endpoints of Services with ``knft.dev/drain: reset``.
+
+    It sends a reset to a client whose connection was ended, and applies ``otherwise`` to packets that open one. The
+    client would ignore what ``otherwise`` sends.
+    """
+
+    otherwise: nft.Goto | nft.Drop
+
+    @property
+    def name(self) -> str:
+        """The chain's name."""
+        return f"{RESET_PREFIX}{self.otherwise.chain if isinstance(self.otherwise, nft.Goto) else _DROP}"
+
+
+_DROP = "drop"
+_RESET_CHAINS = {
+    chain.name: chain
+    for chain in (ResetChain(nft.Drop()), *(ResetChain(nft.Goto(name)) for name in (REJECT_CHAIN, *COUNTING_CHAINS)))
+}
+
+SharedChain = (
+    PoolChain | KnownClientsChain | AffinityPool | HashPool | ExternalClusterChain | ExternalLocalChain | ResetChain
+)
 """A description of a shared chain, without its rules."""
 
 
@@ -186,23 +211,25 @@ SharedChain = PoolChain | KnownClientsChain | AffinityPool | HashPool | External
 def shared_chain(chain: SharedChain, family: Family, config: Config) -> Chain:
     """Return the chain that ``chain`` describes, with its rules."""
     match chain:
-        case PoolChain():
-            return Chain(chain.name, _pool_rules(chain, family))
+        case PoolChain() | HashPool():
+            rules = _pool_rules(chain, family) if isinstance(chain, PoolChain) else _hash_pool_rules(chain, family)
+            return Chain(chain.name, rules)
         case KnownClientsChain(kind, timeout, start):
             indexes = range(start, block_end(start))
             return Chain(chain.name, known_rules(_endpoint_lookup(kind, family), indexes, timeout))
         case AffinityPool(kind, size, timeout):
             known = [each.name for each in chain.known_clients()]
             # Nothing leads to a pool without endpoints, but another program may have made a chain of that name.
-            rules = affinity_rules(_endpoint_lookup(kind, family), max(size, 1), timeout, known)
-            return Chain(chain.name, (*rules, nft.Rule((nft.ClearPriority(), nft.Goto(chain.pool.name)))))
-        case HashPool():
-            return Chain(chain.name, _hash_pool_rules(chain, family))
+            first = affinity_rules(_endpoint_lookup(kind, family), max(size, 1), timeout, known)
+            return Chain(chain.name, (*first, nft.Rule((nft.ClearPriority(), nft.Goto(chain.pool.name)))))
         case ExternalClusterChain(pool):
             return Chain(chain.name, external_cluster_rules(pool.name, config))
         case ExternalLocalChain(cluster, local):
             local_name = local.name if local.size else None
             return Chain(chain.name, external_local_rules(cluster.name, local_name, family, config))
+        case ResetChain(otherwise):
+            opens_connection = nft.Match(nft.Payload("tcp", "flags"), "syn", "in")
+            return Chain(chain.name, (nft.Rule((opens_connection, otherwise)), nft.Rule((nft.RejectWithReset(),))))
 
 
 def _pool_rules(pool: PoolChain, family: Family) -> tuple[nft.Rule, ...]:
@@ -275,7 +302,7 @@ def parse_shared_chain(name: str) -> SharedChain | None:
     """Return the shared chain with that name; None if the name is not that of a shared chain."""
     found = _NAME.fullmatch(name)
     if found is None or max(int(found["size"]), int(found["cluster"] or 0)) > MAX_POOL_SIZE:
-        return None
+        return _RESET_CHAINS.get(name)
     nodeport, timeout, size = found["nodeport"] is not None, int(found["timeout"] or 0), int(found["size"])
     kind = PoolKind(found["protocol"], nodeport, found["local"] is not None)
     if found["purpose"] == "known":
@@ -298,6 +325,13 @@ def parse_shared_chain(name: str) -> SharedChain | None:
 
 def _pool(purpose: str, kind: PoolKind, size: int, timeout: int) -> Pool:
     return pool_chain(kind, size, timeout) if purpose == "pool" else HashPool(kind, size, purpose == "maglev")
+
+
+def configured_shared_chain(name: str, config: Config) -> SharedChain | None:
+    """Return the shared chain with that name; None also if it leads to counters, and they are off."""
+    if name.removeprefix(RESET_PREFIX) in COUNTING_CHAINS and not config.service_counters:
+        return None
+    return parse_shared_chain(name)
 
 
 def pool_chain(kind: PoolKind, size: int, timeout: int) -> PoolChain | AffinityPool:

@@ -92,6 +92,12 @@ class Metrics:
             _FAMILY_LABEL,
             registry=registry,
         )
+        self._ended_connections = Counter(
+            "knft_drain_ended_connections_total",
+            "TCP connections to deleted endpoints that were ended because of knft.dev/drain: reset",
+            _FAMILY_LABEL,
+            registry=registry,
+        )
         self._requests = Counter(
             "rest_client_requests_total",
             "Requests to the API server by status, method and host; code is <error> if there was no response",
@@ -159,6 +165,10 @@ class Metrics:
         """Record a run of the conntrack reconciler: its duration in seconds and the number of deleted entries."""
         self._reconciler_duration.labels(family.value).observe(seconds)
         self._reconciler_deleted.labels(family.value).inc(deleted)
+
+    def count_ended_connections(self, family: Family, count: int) -> None:
+        """Count connections to deleted endpoints that were ended."""
+        self._ended_connections.labels(family.value).inc(count)
 
     def count_dropped_event(self) -> None:
         """Count an event that could not be sent to the API server."""

@@ -21,7 +21,8 @@ from knft.families import Family
 from knft.kernel.conntrack import DeletedFlows, FlowDump, FlowTable, open_flow_table
 from knft.kernel.conntrack_messages import Flow
 from knft.memory_errors import exit_if_out_of_memory
-from knft.model import addresses
+from knft.sync.connection_drainer import ConnectionDrainer
+from knft.sync.node_port_addresses import node_port_addresses
 from knft.sync.observer import SyncObserver
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
@@ -107,18 +108,20 @@ class FlowCleaner(SyncObserver):
         local_addresses: Callable[[], frozenset[str]],
         on_pass_finished: Callable[[Family, float, int], None] = lambda *_: None,
         *,
+        drainer: ConnectionDrainer | None = None,
         clock: Callable[[], float] = time.monotonic,
         thread_time: Callable[[], float] = time.thread_time,
         grace: float = UNANSWERED_GRACE_SECONDS,
     ) -> None:
         """``local_addresses`` returns the machine's addresses, which may all accept NodePorts, or raises KernelError.
 
-        ``thread_time`` returns the CPU seconds of the calling thread. ``grace`` is the minimum age in seconds of a
-        deleted entry without a reply.
+        ``drainer`` ends connections in the same thread. ``thread_time`` returns the CPU seconds of the calling thread.
+        ``grace`` is the minimum age in seconds of a deleted entry without a reply.
         """
         self._config = config
         self._local_addresses = local_addresses
         self._on_pass_finished = on_pass_finished
+        self._drainer = drainer
         self._clock = clock
         self._thread_time = thread_time
         self._grace = grace
@@ -175,7 +178,7 @@ class FlowCleaner(SyncObserver):
             before = self._thread_time()
             for family in due:
                 self._run_pass_and_log(family)
-            if due:
+            if (self._drainer is not None and self._drainer.run_due_passes()) or due:
                 stop.wait((self._thread_time() - before) * IDLE_FACTOR)
 
     def _start_due_passes(self) -> list[Family]:
@@ -263,11 +266,9 @@ class FlowCleaner(SyncObserver):
 
     def _node_port_addresses(self, family: Family) -> Collection[bytes]:
         family_state = self._families[family]
-        accepting: Collection[str] = family_state.nodeport_ips
-        if self._config.nodeports_on_all_addresses(family) and family_state.frontends.has_node_ports:
-            local = addresses.of_family(self._local_addresses(), family)
-            accepting = [address for address in local if not addresses.is_loopback(address)]
-        return frozenset(map(packed_address, accepting))
+        if not family_state.frontends.has_node_ports:
+            return frozenset(map(packed_address, family_state.nodeport_ips))
+        return node_port_addresses(family, self._config, family_state.nodeport_ips, self._local_addresses)
 
 
 def _dump_flows(family: Family, table: FlowTable, is_stale: Callable[[bytes, bytes], bool]) -> FlowDump:

@@ -14,8 +14,8 @@ from knft.nft.codec.listing import TableListing
 from knft.nft.objects import NamedObject
 from knft.render import layout
 from knft.render.counters import counter_chains
-from knft.render.names import COUNTER_SETS, OWNED_CHAIN_PREFIXES
-from knft.render.pools import parse_shared_chain
+from knft.render.names import COUNTER_SETS, OWNED_CHAIN_PREFIXES, RESET_PREFIX
+from knft.render.pools import configured_shared_chain
 
 MAX_NAMED_OBJECTS = 5
 """Most names of objects in one line of the log."""
@@ -62,7 +62,8 @@ def find_foreign_objects(listing: TableListing, family: Family, config: Config) 
     chains = {
         name
         for name, rules in listing.rule_counts.items()
-        if name not in constant_chains and not (_depends_on_services(name) or (layout.is_marker(name) and not rules))
+        if name not in constant_chains
+        and not (_depends_on_services(name, config) or (layout.is_marker(name) and not rules))
     } - base_chains
     declared = layout.container_names(family, counters=config.service_counters)
     containers = {each for each in listing.declarations if each.name not in declared}
@@ -79,12 +80,13 @@ def unused_counters(family: Family, config: Config) -> frozenset[NamedObject]:
     """
     if config.service_counters:
         return frozenset()
-    chains = (NamedObject(_CHAIN, chain.name) for chain in counter_chains(family))
+    names = (chain.name for chain in counter_chains(family))
+    chains = (NamedObject(_CHAIN, name) for counting in names for name in (counting, f"{RESET_PREFIX}{counting}"))
     return frozenset((*chains, *(NamedObject("set", name) for name in COUNTER_SETS)))
 
 
-def _depends_on_services(chain: str) -> bool:
-    return chain.startswith(OWNED_CHAIN_PREFIXES) or parse_shared_chain(chain) is not None
+def _depends_on_services(chain: str, config: Config) -> bool:
+    return chain.startswith(OWNED_CHAIN_PREFIXES) or configured_shared_chain(chain, config) is not None
 
 
 def describe(objects: Collection[NamedObject]) -> str:

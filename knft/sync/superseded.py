@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from knft.delta.diff import ContentsDiff
 from knft.delta.programmed import ProgrammedContents
-from knft.nft.expressions import Drop, Goto, Verdict
+from knft.nft.expressions import Drop, Verdict
 from knft.nft.objects import ArrayName, Contents, Key
 from knft.render import layout
 from knft.render.affinity import covered_end
@@ -31,6 +31,7 @@ from knft.render.names import (
     HASHED_MAP_PREFIX,
     NO_ENDPOINT_NODEPORTS,
     NO_ENDPOINT_SERVICES,
+    RESET_PREFIX,
     SERVICE_IPS,
     SERVICE_NODEPORTS,
     SOURCE_RANGES,
@@ -41,6 +42,7 @@ from knft.sync.table_snapshot import Owner, SpecialOwner
 Removals = Mapping[str, tuple[Key, ...]]
 
 
+_DROPPING = ("drop", DROPPED_SERVICES, DROPPED_NODEPORTS)
 _SERVING_MAPS = {NO_ENDPOINT_SERVICES: SERVICE_IPS, NO_ENDPOINT_NODEPORTS: SERVICE_NODEPORTS}
 
 
@@ -152,7 +154,7 @@ def _obsolete_rejections(old: Contents, new: Contents) -> Iterator[tuple[str, Ke
 
 
 def _drops(verdict: Verdict) -> bool:
-    return isinstance(verdict, Drop) or verdict in (Goto(DROPPED_SERVICES), Goto(DROPPED_NODEPORTS))
+    return isinstance(verdict, Drop) or verdict.chain.removeprefix(RESET_PREFIX) in _DROPPING
 
 
 def _is_served_otherwise(old: Contents, new: Contents | None) -> bool:

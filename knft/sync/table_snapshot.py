@@ -22,7 +22,7 @@ from knft.nft.objects import Array, ArrayName, Chain, Container, Contents
 from knft.render import layout
 from knft.render.fragment import Fragment
 from knft.render.names import NODE_SETS, OWNED_CHAIN_PREFIXES
-from knft.render.pools import SharedChain, parse_shared_chain, shared_chain
+from knft.render.pools import SharedChain, configured_shared_chain, shared_chain
 from knft.render.wide import read_numbers
 from knft.sync.earlier_affinity import without_former_ids
 
@@ -185,7 +185,8 @@ def snapshot_from_listing(
     programmed.chains.update(up_to_date_chains(listing, family, config))
     programmed.containers.update(listing.containers)
     programmed.apply(_by_owner(listing.contents))
-    shared = (parse_shared_chain(name) for name in sorted(listing.rule_counts.keys() - programmed.chains))
+    found = sorted(listing.rule_counts.keys() - programmed.chains)
+    shared = (configured_shared_chain(name, config) for name in found)
     return TableSnapshot(
         programmed,
         TableState.READY,
@@ -243,7 +244,7 @@ def up_to_date_chains(listing: TableListing, family: Family, config: Config) -> 
     """Yield the constant and shared chains whose rules are as expected; foreign changes affect the others."""
     constant_chains = {chain.name: chain for chain in layout.constant_chains_with_markers(family, config)}
     for name, rules in listing.rule_digests.items():
-        chain, spec = constant_chains.get(name), parse_shared_chain(name)
+        chain, spec = constant_chains.get(name), configured_shared_chain(name, config)
         if chain is None and spec is not None:
             chain = shared_chain(spec, family, config)
         if chain is not None and expected_digest(chain.rules) == rules:

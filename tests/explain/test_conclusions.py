@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import pytest
 from msgspec.structs import replace
 
+from knft.model.annotations import Annotations
 from knft.model.objects import Labels, LoadBalancerIngress
 from tests.explain.sources import CONFIG, NODE_IP, explained, first_line, of_objects, of_rules, served
 from tests.support.kube_objects import endpoint, endpoint_slice, service, service_port, slice_port
@@ -338,6 +339,18 @@ def test_dropped_invalid_packets_are_noted(of_source: Callable[..., Any], *, dro
         "(--drop-invalid-packets)"
     )
     assert [each.text for each in port.notes] == ([note] if drops else [])
+
+
+@pytest.mark.parametrize("drain", [None, "keep", "reset"])
+def test_ended_connections_are_noted(drain: str | None) -> None:
+    item = service(annotations=Annotations(drain=drain))
+    source = of_objects(item, _slice_of("web", endpoint("10.244.2.11", node="node-2")))
+    (port,) = explained("web", source).ports
+    note = (
+        "some seconds after an endpoint is deleted, knft ends TCP connections to it, and clients that send something "
+        "get a reset (knft.dev/drain: reset)"
+    )
+    assert [each.text for each in port.notes] == ([note] if drain == "reset" else [])
 
 
 @pytest.mark.parametrize("suffix", ["", ".svc", ".svc.cluster.local", ".svc:80"])

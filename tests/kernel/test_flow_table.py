@@ -69,6 +69,36 @@ def test_dump_returns_udp_flows_of_zone_0(namespace: Namespace, version: Version
 
 
 @pytest.mark.parametrize("version", BOTH)
+def test_kernel_passes_only_tcp_flows_to_the_endpoint(namespace: Namespace, version: Version) -> None:
+    """In IPv6, also those to other endpoints with the same port: the kernel's comparison of addresses is wrong."""
+    del namespace
+    client, pod = client_endpoints(version), (POD[version], 5353)
+    wanted = [Entry("TCP", next(client), (VIRTUAL[version], port), pod) for port in (53, 3000)]
+    others = [
+        Entry("TCP", next(client), (VIRTUAL[version], 53), (POD[version], 5354)),
+        Entry("TCP", next(client), (VIRTUAL[version], 53), (f"{POD[version][:-1]}9", 5353)),
+        Entry("TCP", pod, (VIRTUAL[version], 53), (VIRTUAL[version], 53)),
+        Entry("TCP", next(client), pod, (VIRTUAL[version], 5353)),
+        Entry("UDP", next(client), (VIRTUAL[version], 53), pod),
+        Entry("TCP", next(client), (VIRTUAL[version], 53), pod, zone=7),
+    ]
+    add_entries([*wanted, *others])
+    seen: list[bytes] = []
+
+    def is_wanted(_: bytes, reply_source: bytes) -> bool:
+        seen.append(reply_source)
+        return reply_source == packed_socket(*pod)
+
+    with open_flow_table(FAMILIES[version], "TCP") as table:
+        flows = table.dump(is_wanted, packed_socket(*pod)).flows
+        deleted = table.delete(flows)
+    assert (deleted.count, deleted.error) == (2, "")
+    assert listed_entries(version) == set(others)
+    # Two, and the flow of another zone; in IPv6 also two to other addresses with the same port.
+    assert len(seen) == (3 if version == 4 else 5)
+
+
+@pytest.mark.parametrize("version", BOTH)
 def test_delete_removes_only_the_given_flows(namespace: Namespace, version: Version) -> None:
     """Neither the flow with the same addresses in another zone, nor the TCP flow."""
     del namespace

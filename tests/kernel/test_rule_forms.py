@@ -7,16 +7,18 @@ from msgspec import structs
 
 from knft.config import Config
 from knft.families import Family
+from knft.nft.expressions import Drop, Goto
 from knft.nft.objects import Chain
 from knft.nft.transaction import Transaction
 from knft.render import layout
-from knft.render.names import TABLE
+from knft.render.names import REJECT_CHAIN, TABLE
 from knft.render.pools import (
     AffinityPool,
     ExternalClusterChain,
     ExternalLocalChain,
     HashPool,
     PoolChain,
+    ResetChain,
     SharedChain,
     shared_chain,
 )
@@ -38,7 +40,7 @@ CONFIGS = {
 
 def _shared_specs() -> list[SharedChain]:
     """Return one shared chain of each form, for each kind of pool."""
-    specs: list[SharedChain] = []
+    specs: list[SharedChain] = [ResetChain(Drop()), ResetChain(Goto(REJECT_CHAIN))]
     for kind in layout.pool_kinds():
         one, many = PoolChain(kind, 1), PoolChain(kind, 65)
         specs += [one, many, ExternalClusterChain(one), ExternalClusterChain(many)]

@@ -56,6 +56,13 @@ def test_finding_is_in_the_broken_manifests_only(case: Case) -> None:
     assert lines(linted(*case.correct, before=case.before)) == []
 
 
+def test_unknown_value_of_knfts_annotation_is_reported() -> None:
+    (found,) = lines(linted(service(annotations={"knft.dev/drain": "rest"}), endpoint_slice()))
+    line = "Service shop/web: metadata.annotations['knft.dev/drain']: 'rest' is not keep or reset; keep is used"
+    assert found == (Check.INVALID_OBJECT.identifier, f"problem: manifests: {line}")
+    assert lines(linted(service(annotations={"knft.dev/drain": "reset"}), endpoint_slice())) == []
+
+
 def _advice(*objects: Object) -> list[tuple[str, str]]:
     return [(each.id, each.advice) for each in linted(*objects).findings if each.severity == "problem"]
 

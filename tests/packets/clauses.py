@@ -15,6 +15,7 @@ REQUIREMENTS = {
     "endpoints.md#both-policies-local": "internal and external policy Local reach the same local endpoints",
     "endpoints.md#reachable": "endpoints of both policies are reachable, also where hints make the two sets differ",
     "endpoints.md#host-network": "an endpoint may have the address of a node",
+    "draining.md#no-endpoint": "clients of a Service with knft.dev/drain that has no endpoint are refused as others",
     "invalid-packets.md#rule": "packets that conntrack knows are forwarded although INVALID ones are dropped",
     "load-balancing.md#annotation": "the hash of a client's address determines its endpoint, at all frontends",
     "load-balancing.md#policies": "policy Local hashes to the endpoints on this node",

@@ -82,6 +82,10 @@ class ServiceConnection:
         self._server.sendall(b"answer")
         assert self.client.recv(64) == b"answer"
 
+    def send_from_endpoint(self, data: bytes) -> None:
+        """Send data from the endpoint."""
+        self._server.sendall(data)
+
     def wait_for_reset(self) -> None:
         """Wait until the endpoint's connection is reset."""
         try:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec import structs
 
 from knft.config import Config
 from knft.families import Family
@@ -11,10 +12,12 @@ from knft.model.endpoint import Endpoint
 from knft.model.node import NodeView
 from knft.model.plan import CategorizedEndpoints, Frontend, FrontendKind, ServicePlan, TrafficAction
 from knft.model.service_port import ServicePort
+from knft.nft.codec.statements import statement_text
 from knft.nft.expressions import Drop, Goto, Verdict
 from knft.nft.objects import Array, ArrayName, Contents, Key
 from knft.render.fragment import Fragment, PreviousTable, render_node, render_plan
 from knft.render.frontends import traffic_classes
+from knft.render.pools import ResetChain, parse_shared_chain, shared_chain
 from knft.render.wide import WidePort
 from tests.support.kube_objects import port_name
 
@@ -132,6 +135,39 @@ def test_elements_and_shared_chains(case: PlanCase) -> None:
     assert {(name.container, name.prefix): array for name, array in fragment.contents.arrays.items()} == case.arrays
     assert {chain.name for chain in fragment.chains} == case.chains
     assert fragment.contents.chains == {}
+
+
+@pytest.mark.parametrize(
+    ("action", "counters", "of_address", "of_node_port"),
+    [
+        (REJECT, False, "reset-or-reject-chain", "reset-or-reject-chain"),
+        (DROP, False, "reset-or-drop", "reset-or-drop"),
+        (REJECT, True, "reset-or-rejected-services", "reset-or-rejected-nodeports"),
+        (DROP, True, "reset-or-dropped-services", "reset-or-dropped-nodeports"),
+    ],
+)
+def test_service_that_resets_connections_leads_to_a_chain_that_does(
+    action: TrafficAction, of_address: str, of_node_port: str, *, counters: bool
+) -> None:
+    plan = _plan(action, action, (), ())
+    plan = structs.replace(plan, port=structs.replace(plan.port, resets_connections=True))
+    config = structs.replace(CONFIG, service_counters=counters)
+    fragment = render_plan(plan, PreviousTable(), None, Family.IPV4, config)
+    verdicts = {key: verdict for (name, key), verdict in _verdicts(fragment.contents).items() if "no-endpoint" in name}
+    assert verdicts == {IP: Goto(of_address), VIP_KEY: Goto(of_address), PORT: Goto(of_node_port)}
+    resets = [chain for chain in fragment.chains if isinstance(chain, ResetChain)]
+    assert {chain.name for chain in resets} == {of_address, of_node_port}
+    assert [parse_shared_chain(chain.name) for chain in resets] == resets
+    for chain in resets:
+        rules = [[*map(statement_text, rule.statements)] for rule in shared_chain(chain, Family.IPV4, config).rules]
+        otherwise = "drop" if chain.otherwise == Drop() else f"goto {chain.name.removeprefix('reset-or-')}"
+        assert rules == [["tcp flags syn", otherwise], ["reject with tcp reset"]]
+
+
+def test_service_that_resets_connections_has_the_usual_rules_while_it_has_endpoints() -> None:
+    plan = _plan(CLUSTER, CLUSTER)
+    resetting = structs.replace(plan, port=structs.replace(plan.port, resets_connections=True))
+    assert _render(resetting) == _render(plan)
 
 
 def test_hairpin_elements_are_those_of_local_endpoints() -> None:

@@ -75,6 +75,7 @@ KNFT_METRICS = {
     "knft_audit_differences_total": ExpectedMetric("counter", BY_FAMILY),
     "knft_libnftables_starts_total": ExpectedMetric("counter"),
     "knft_log_lines_dropped_total": ExpectedMetric("counter"),
+    "knft_drain_ended_connections_total": ExpectedMetric("counter", BY_FAMILY),
     "knft_events_dropped_total": ExpectedMetric("counter"),
     "knft_health_check_services": ExpectedMetric("gauge", BY_FAMILY),
     "knft_health_check_listen_failures_total": ExpectedMetric("counter", BY_FAMILY),

@@ -52,6 +52,7 @@ def _set_every_metric(node: MonitoredNode) -> None:
     node.get(HEALTH, "/livez")
     node.get(METRICS, "/healthz")
     node.monitoring.metrics.observe_conntrack_reconcile(V4, 0.1, 1)
+    node.monitoring.metrics.count_ended_connections(V4, 1)
     node.monitoring.metrics.observe_api_request("200", "GET", "host:6443", 0.1)
     node.monitoring.kernel_counters.read()
 

@@ -84,6 +84,13 @@ def test_conntrack_reconciles_are_timed_and_deletions_counted(node: MonitoredNod
     assert value(node, "kubeproxy_conntrack_reconciler_deleted_entries_total", V4) == 5
 
 
+@changes_metrics("knft_drain_ended_connections_total")
+def test_ended_connections_are_counted(node: MonitoredNode) -> None:
+    node.monitoring.metrics.count_ended_connections(V4, 3)
+    node.monitoring.metrics.count_ended_connections(V4, 2)
+    assert value(node, "knft_drain_ended_connections_total", V4) == 5
+
+
 @changes_metrics("rest_client_requests_total", "rest_client_request_duration_seconds")
 def test_requests_to_an_api_server_are_counted(node: MonitoredNode) -> None:
     """One request succeeds, one is refused, and one gets no connection."""

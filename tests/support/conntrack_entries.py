@@ -84,23 +84,31 @@ def _ends(family: int, found: Any) -> tuple[tuple[str, int], tuple[str, int]]:
 
 
 def add_many_entries(
-    count: int, original_destination: tuple[str, int], reply_sources: Iterable[tuple[str, int]]
+    count: int,
+    original_destination: tuple[str, int],
+    reply_sources: Iterable[tuple[str, int]],
+    protocol: str = "UDP",
+    first_client: str = "11.0.0.0",
 ) -> None:
-    """Create ``count`` IPv4 UDP flows to one frontend, each from another client, with the endpoints in turn."""
+    """Create ``count`` IPv4 flows to one frontend, each from another client, with the endpoints in turn."""
     sources = [(ipaddress.ip_address(address).packed, struct.pack("!H", port)) for address, port in reply_sources]
     service_address, service_port = (
         ipaddress.ip_address(original_destination[0]).packed,
         struct.pack("!H", original_destination[1]),
     )
-    client_port = struct.pack("!H", 4711)
+    client_port, number_of_protocol = struct.pack("!H", 4711), PROTOCOL_NUMBERS[protocol]
     with NFCTSocket(nfgen_family=int(socket.AF_INET)) as conntrack:
         for first in range(0, count, 100):
             requests = []
             for number in range(first, min(first + 100, count)):
-                client = (ipaddress.ip_address("11.0.0.0") + number).packed
+                client = (ipaddress.ip_address(first_client) + number).packed
                 endpoint, endpoint_port = sources[number % len(sources)]
-                attributes = _tuple_attribute(1, client, service_address, client_port, service_port)
-                attributes += _tuple_attribute(2, endpoint, client, endpoint_port, client_port)
+                attributes = _tuple_attribute(
+                    1, client, service_address, client_port, service_port, protocol=number_of_protocol
+                )
+                attributes += _tuple_attribute(
+                    2, endpoint, client, endpoint_port, client_port, protocol=number_of_protocol
+                )
                 attributes += messages._attribute(7, struct.pack("!I", TIMEOUT_SECONDS))
                 # NLM_F_REQUEST, NLM_F_CREATE and NLM_F_EXCL, without NLM_F_ACK.
                 requests.append(messages._request(messages.FLOW, 0x601, number, int(socket.AF_INET), attributes))
@@ -108,10 +116,10 @@ def add_many_entries(
 
 
 def _tuple_attribute(
-    kind: int, source: bytes, destination: bytes, source_port: bytes, destination_port: bytes
+    kind: int, source: bytes, destination: bytes, source_port: bytes, destination_port: bytes, *, protocol: int
 ) -> bytes:
     network = messages._attribute(1, source) + messages._attribute(2, destination)
-    transport = messages._attribute(1, bytes([socket.IPPROTO_UDP]))
+    transport = messages._attribute(1, bytes([protocol]))
     transport += messages._attribute(2, source_port) + messages._attribute(3, destination_port)
     return messages._nested(kind, messages._nested(1, network) + messages._nested(2, transport))
 

@@ -99,6 +99,7 @@ SERVICE: Mapping[str, Draw] = {
     "created": _choice(None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"),
     "labels": _mostly(_choice({}), _choice({"service.kubernetes.io/service-proxy-name": "another"})),
     "load_balancing": _mostly(_choice({}), _choice(*({_LOAD_BALANCING: value} for value in ("maglev", "source-hash")))),
+    "annotations": _choice({}, {}, {"knft.dev/drain": "reset"}),
 }
 
 SLICE: Mapping[str, Draw] = {
@@ -169,7 +170,7 @@ def _service(name: str, traits: Traits) -> dict[str, Any]:
         "metadata": {
             "name": name,
             "labels": traits["labels"],
-            "annotations": traits["load_balancing"],
+            "annotations": traits["annotations"] | traits["load_balancing"],
             "creationTimestamp": traits["created"],
         },
         "spec": spec | {field: traits[field] for field in same} | traits["affinity"],

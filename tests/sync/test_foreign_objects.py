@@ -228,6 +228,25 @@ def test_turning_counters_off_is_logged_as_such_and_not_as_a_repair(
     assert not [line for line in lines if "repair" in line]
 
 
+def test_chains_that_lead_to_counters_are_removed_with_them(
+    namespace: Namespace, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are those of a Service without endpoints that resets connections."""
+    counting = KernelHarness(namespace, structs.replace(CONFIG, service_counters=True))
+    item = service("web")
+    counting.apply(item | {"metadata": item["metadata"] | {"annotations": {"knft.dev/drain": "reset"}}})
+    assert counting.daemon.sync()
+    assert "chain reset-or-rejected-services" in namespace.run(["nft", "list", "ruleset"]).stdout
+    with caplog.at_level(logging.INFO, "knft"):
+        assert restarted(counting).daemon.sync()
+    listed = namespace.run(["nft", "list", "ruleset"]).stdout
+    assert "goto reset-or-reject-chain" in listed
+    assert "rejected-services" not in listed
+    lines = {record.message: record.levelname for record in caplog.records}
+    assert {level for line, level in lines.items() if "removed the counters" in line} == {"INFO"}
+    assert not [line for line in lines if "repair" in line]
+
+
 def test_flowtables_are_deleted_after_the_rules_that_refer_to_them(namespace: Namespace) -> None:
     """The kernel of these tests has no flowtables: it must know the command, and not the object."""
     objects = {NamedObject("flowtable", "offload"), NamedObject("chain", "forwarded"), NamedObject("counter", "c")}

@@ -98,6 +98,8 @@ def statement_json(statement: nft.Statement) -> Json:
             return {"return": None}
         case nft.Reject():
             return {"reject": None}
+        case nft.RejectWithReset():
+            return {"reject": {"type": "tcp reset"}}
         case nft.Masquerade():
             return {"masquerade": {"flags": ["fully-random"]}}
         case nft.VerdictMap(key, name):
@@ -144,6 +146,8 @@ def statement_text(statement: nft.Statement) -> str:
             return "return"
         case nft.Reject():
             return "reject"
+        case nft.RejectWithReset():
+            return "reject with tcp reset"
         case nft.Masquerade():
             return "masquerade fully-random"
         case nft.VerdictMap(key, name):

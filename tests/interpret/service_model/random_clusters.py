@@ -149,7 +149,9 @@ def _cluster_ip_service(draw: Draw, index: int) -> Object:
     if draw(st.integers(0, 2)) == 0:
         seconds = draw(st.sampled_from((1, 30, 10800, 86400)))
         spec |= {"sessionAffinity": "ClientIP", "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": seconds}}}
-    metadata = {"name": f"service-{index}", "namespace": draw(st.sampled_from(("default", "shop")))}
+    metadata: dict[str, Any] = {"name": f"service-{index}", "namespace": draw(st.sampled_from(("default", "shop")))}
+    if draw(st.integers(0, 3)) == 0:
+        metadata["annotations"] = {"knft.dev/drain": "reset"}
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec, "status": {"loadBalancer": {}}}
 
 

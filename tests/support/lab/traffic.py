@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 from tests.support.lab import icmp_errors, sctp
 from tests.support.lab.outcomes import Answered, AnyProtocol, Outcome, Protocol, Rejected, Silent, Unreachable
@@ -190,6 +190,17 @@ class OpenConnection:
     def __exit__(self, *_: object) -> None:
         """Reset the connection."""
         self._client.close()
+
+    def send(self, data: bytes, *, timeout: float = TIMEOUT) -> Literal["echo", "reset", "silence"]:
+        """Send data, and return what comes back within ``timeout`` seconds."""
+        try:
+            self._client.settimeout(timeout)
+            self._client.send(data)
+            return "echo" if self._client.recv(_MAX_ANSWER) == data else "reset"
+        except TimeoutError:
+            return "silence"
+        except ConnectionResetError:
+            return "reset"
 
     def echoes(self, data: bytes, *, timeout: float = TIMEOUT) -> bool:
         """Tell whether the server echoes the data within ``timeout`` seconds."""

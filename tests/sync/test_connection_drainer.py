@@ -1,0 +1,271 @@
+"""ConnectionDrainer: when it ends which connections, with how many requests, and that syncs do not wait for it."""
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+import pytest
+
+from knft.errors import KernelError
+from knft.families import Family
+from knft.kernel.addresses import local_addresses
+from knft.kernel.conntrack import FlowDump, FlowTable
+from knft.sync import connection_drainer
+from knft.sync.connection_drainer import GRACE_SECONDS, MAX_FILTERED_DUMPS, ConnectionDrainer
+from knft.sync.flow_cleaner import FlowCleaner
+from tests.support.conntrack_entries import Entry, add_entries, add_many_entries, client_endpoints, listed_entries
+from tests.support.fake_clock import FakeClock
+from tests.support.kernel_harness import CONFIG, KernelHarness, service, slices
+from tests.support.lab.namespace import Namespace
+from tests.support.waiting import TIMEOUT, wait_until
+
+pytestmark = pytest.mark.kernel
+WEB = ("10.96.0.10", 80)
+OTHERS = 100_000
+
+
+def _web(numbers: Iterable[int], drain: str = "reset", name: str = "web", number: int = 10) -> list[dict[str, Any]]:
+    item = service(name, number)
+    annotated = item | {"metadata": item["metadata"] | {"annotations": {"knft.dev/drain": drain}}}
+    return [annotated, *slices(name, list(numbers))]
+
+
+class Drained:
+    """A drainer with real syncs and a clock that the test sets; ``ended`` records its callbacks."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self.harness = KernelHarness(namespace)
+        self.clock = FakeClock()
+        self.ended: list[int] = []
+        self.drainer = ConnectionDrainer(
+            CONFIG, local_addresses, lambda _, count: self.ended.append(count), clock=self.clock
+        )
+
+    def sync(self, *objects: dict[str, Any]) -> None:
+        """Change objects, and sync both families."""
+        self.harness.apply(*objects)
+        for family, proxier in self.harness.proxiers.items():
+            self.drainer.sync_started(family)
+            self.drainer.sync_succeeded(proxier.sync(), proxier.state)
+
+    def pass_after(self, seconds: float) -> bool:
+        """Run the due passes after some seconds; return whether there were any."""
+        self.clock.now += seconds
+        return self.drainer.run_due_passes()
+
+
+@pytest.fixture
+def drained(namespace: Namespace) -> Drained:
+    """The drainer, with Service ``web`` and its endpoints 1 and 2."""
+    found = Drained(namespace)
+    found.sync(*_web([1, 2]))
+    return found
+
+
+def _address(number: int) -> tuple[str, int]:
+    item, _ = slices("web", [number])
+    return item["endpoints"][0]["addresses"][0], item["ports"][0]["port"]
+
+
+def _entries(*numbers: int) -> list[Entry]:
+    client = client_endpoints(4)
+    return [Entry("TCP", next(client), WEB, _address(number)) for number in numbers]
+
+
+def test_connections_end_some_seconds_after_the_endpoint_is_deleted(
+    drained: Drained, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "knft")
+    lost, kept = _entries(1, 2)
+    add_entries([lost, kept])
+    drained.sync(*_web([2]))
+    assert not drained.pass_after(GRACE_SECONDS - 0.1)
+    assert drained.pass_after(0.1)
+    assert listed_entries(4) == {kept}
+    assert drained.ended == [1]
+    assert caplog.messages == ["IPv4: ended 1 TCP connections to deleted endpoints of default/web:http"]
+    assert not drained.pass_after(1000)
+
+
+def test_endpoint_that_is_moved_to_another_slice_keeps_its_connections(drained: Drained) -> None:
+    """The controller may write the new slice after the old one; a sync between the two finds the endpoint gone."""
+    entries = _entries(1, 2)
+    add_entries(entries)
+    drained.sync(*_web([2]))
+    drained.pass_after(1)
+    drained.sync(*_web([1, 2]))
+    assert not drained.pass_after(1000)
+    assert listed_entries(4) == set(entries)
+
+
+def test_nothing_ends_while_a_sync_may_bring_the_endpoint_back(
+    drained: Drained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The connections that are listed may be new ones. They are listed again when the rules in force are known."""
+    entries = _entries(1)
+    add_entries(entries)
+    drained.sync(*_web([2]))
+    dump = FlowTable.dump
+
+    def dump_during_sync(*arguments: Any) -> FlowDump:
+        drained.drainer.sync_started(Family.IPV4)
+        return dump(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FlowTable, "dump", dump_during_sync)
+        assert drained.pass_after(GRACE_SECONDS)
+    assert listed_entries(4) == set(entries)
+    assert not drained.pass_after(1000)
+    drained.sync()
+    assert drained.pass_after(0)
+    assert listed_entries(4) == set()
+
+
+def test_nothing_ends_while_the_table_is_left_to_an_older_version(drained: Drained) -> None:
+    """Its syncs are not known, so the endpoint may be back."""
+    entries = _entries(1)
+    add_entries(entries)
+    drained.sync(*_web([2]))
+    drained.drainer.table_left(Family.IPV4)
+    drained.pass_after(1000)
+    assert listed_entries(4) == set(entries)
+
+
+def _refuse(*_: Any) -> NoReturn:
+    msg = "refused for the test"
+    raise KernelError(msg)
+
+
+def test_refused_pass_is_repeated(
+    drained: Drained, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The delay doubles, and the error is logged once."""
+    add_entries(_entries(1))
+    drained.sync(*_web([2]))
+    drained.clock.now += GRACE_SECONDS
+    with monkeypatch.context() as patch:
+        patch.setattr(FlowTable, "dump", _refuse)
+        attempts = [second for second in range(20) if drained.pass_after(1 if second else 0)]
+    assert attempts == [0, 1, 3, 7, 15]
+    assert caplog.messages == [
+        f"{family.value}: could not end connections to deleted endpoints: refused for the test" for family in Family
+    ]
+    assert drained.pass_after(60)
+    assert listed_entries(4) == set()
+
+
+def test_many_deleted_endpoints_need_one_dump(drained: Drained, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For each dump the kernel looks at all entries."""
+    numbers = range(1, MAX_FILTERED_DUMPS + 3)
+    drained.sync(*_web(numbers))
+    add_entries(_entries(*numbers))
+    requests: list[object] = []
+    dump = FlowTable.dump
+
+    def record(table: FlowTable, is_match: Any, reply_source: bytes | None = None) -> FlowDump:
+        if table._family == Family.IPV4.number:
+            requests.append(reply_source)
+        return dump(table, is_match, reply_source)
+
+    monkeypatch.setattr(FlowTable, "dump", record)
+    drained.sync(*_web(numbers[1:]))
+    drained.pass_after(GRACE_SECONDS)
+    assert len(requests) == 1
+    assert requests != [None]
+    requests.clear()
+    drained.sync(*_web([]))
+    drained.pass_after(GRACE_SECONDS)
+    assert requests == [None]
+    assert listed_entries(4) == set()
+    assert sum(drained.ended) == len(numbers)
+
+
+def test_service_that_becomes_too_large_keeps_its_connections(
+    drained: Drained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rules are removed, but its endpoints exist."""
+    entries = _entries(1)
+    add_entries(entries)
+    monkeypatch.setattr("knft.track.size_limits.MAX_ENDPOINTS", 2)
+    drained.sync(*_web([1, 2, 3]))
+    assert not drained.pass_after(1000)
+    assert listed_entries(4) == set(entries)
+
+
+def test_contested_frontend_counts_for_its_owner_only(drained: Drained) -> None:
+    """The older Service gets the external IP. The connections to it are of the older Service."""
+    address = "203.0.113.1"
+
+    def of(name: str, number: int, numbers: list[int], created: str) -> list[dict[str, Any]]:
+        item, *rest = _web(numbers, "reset" if name == "web" else "keep", name, number)
+        metadata = item["metadata"] | {"creationTimestamp": created}
+        return [item | {"metadata": metadata, "spec": item["spec"] | {"externalIPs": [address]}}, *rest]
+
+    drained.sync(*of("web", 10, [1, 2], "2026-01-02T00:00:00Z"), *of("old", 11, [1, 2], "2026-01-01T00:00:00Z"))
+    client = client_endpoints(4)
+    own, contested = (Entry("TCP", next(client), to, _address(1)) for to in (WEB, (address, 80)))
+    add_entries([own, contested])
+    drained.sync(*of("web", 10, [2], "2026-01-02T00:00:00Z"))
+    drained.pass_after(GRACE_SECONDS)
+    assert listed_entries(4) == {contested}
+
+
+def _run_in_thread(namespace: Namespace, function: Callable[[], object]) -> threading.Thread:
+    def run() -> None:
+        with namespace.entered():
+            function()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def test_syncs_continue_while_100_000_other_connections_exist(
+    drained: Drained, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python looks at the connections to the deleted endpoint only, and in another thread than syncs."""
+    if int(namespace.read_sysctl("net.netfilter.nf_conntrack_max")) < 2 * OTHERS:
+        pytest.fail("net.netfilter.nf_conntrack_max is too small on this host")
+    add_many_entries(OTHERS, WEB, [_address(2)], "TCP")
+    add_many_entries(100, WEB, [_address(1)], "TCP", "12.0.0.0")
+    seen: list[bytes] = []
+    contain = connection_drainer.LostConnections.contain
+
+    def count(lost: Any, original_destination: bytes, reply_source: bytes, addresses: Any) -> bool:
+        seen.append(reply_source)
+        return contain(lost, original_destination, reply_source, addresses)
+
+    monkeypatch.setattr(connection_drainer.LostConnections, "contain", count)
+    drained.sync(*_web([2]))
+    drained.clock.now += GRACE_SECONDS
+    thread = _run_in_thread(namespace, drained.drainer.run_due_passes)
+    for syncs in itertools.count():
+        if not thread.is_alive():
+            break
+        drained.harness.apply(*_web([1, 2][: 1 + syncs % 2], "keep", "other", 11))
+        for proxier in drained.harness.proxiers.values():
+            proxier.sync()
+    assert syncs >= 1
+    assert drained.ended == [100]
+    assert len(seen) == 2 * 100
+    assert int(namespace.read_sysctl("net.netfilter.nf_conntrack_count")) == OTHERS
+
+
+def test_thread_of_the_flow_cleaner_ends_connections(
+    drained: Drained, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("knft.sync.flow_cleaner.POLL_SECONDS", 0.01)
+    add_entries(_entries(1))
+    drained.sync(*_web([2]))
+    cleaner = FlowCleaner(CONFIG, local_addresses, drainer=drained.drainer)
+    stop = threading.Event()
+    thread = _run_in_thread(namespace, lambda: cleaner.run(stop))
+    time.sleep(0.1)  # Nothing ends before.
+    assert drained.ended == []
+    drained.clock.now += GRACE_SECONDS
+    wait_until(lambda: drained.ended == [1], "the connection did not end")
+    stop.set()
+    thread.join(TIMEOUT)
+    assert not thread.is_alive()
