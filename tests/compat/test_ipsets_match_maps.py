@@ -243,7 +243,11 @@ def _assert_servers(modes: RenderedCluster) -> None:
     for frontend, plan, kind in modes.uncontested():
         internal = kind is FrontendKind.CLUSTER_IP
         local = plan.port.internal_policy_local if internal else plan.port.external_policy_local
-        if plan.port.affinity_seconds or (local and not plan.endpoints.local and not _chain(modes, frontend)):
+        if (
+            plan.port.affinity_seconds
+            or plan.port.hashes_clients
+            or (local and not plan.endpoints.local and not _chain(modes, frontend))
+        ):
             continue
         assert modes.servers[frontend] == _pool(modes, frontend, local=local and bool(plan.endpoints.local))
 
