@@ -12,8 +12,11 @@ from knft.errors import UsageError
 from knft.families import Family
 from knft.model import addresses
 
-PRIMARY, ALL = "primary", "all"
-"""Keywords of ``--nodeport-addresses``: the node's own address; every local address except loopback."""
+PRIMARY, ALL, LOCALHOST = "primary", "all", "localhost"
+"""Keywords of ``--nodeport-addresses``: the node's own address; every local address except loopback; loopback."""
+LOCALHOST_GATE = "KubeProxyNFTablesLocalhostNodePorts"
+"""The feature gate of kube-proxy without which NodePorts are not served on loopback addresses."""
+_LOOPBACK_NETWORKS = ("127.0.0.0/8", "::1/128")
 
 
 class Config(Struct, frozen=True):
@@ -40,6 +43,8 @@ class Config(Struct, frozen=True):
     """Whether elements of sets count the connections to each Service port."""
     drop_invalid_packets: bool = False
     """Whether forwarded packets are dropped if conntrack finds them INVALID."""
+    localhost_nodeports: bool = False
+    """Whether NodePorts are served on loopback addresses that ``nodeport_addresses`` contain (LOCALHOST_GATE)."""
 
     @property
     def masquerade_mark(self) -> int:
@@ -85,6 +90,14 @@ class Config(Struct, frozen=True):
             return True
         return not cidrs and PRIMARY not in self.nodeport_addresses
 
+    def serves_localhost_nodeports(self, family: Family) -> bool:
+        """Whether TCP NodePorts of ``family`` are served on its loopback address.
+
+        As in kube-proxy, only a CIDR within the loopback addresses has this effect, not one that includes others, too.
+        """
+        cidrs = self.nodeport_cidrs(family) if self.localhost_nodeports else ()
+        return any(addresses.is_loopback(cidr.partition("/")[0]) for cidr in cidrs)
+
 
 def parse_one_address_per_family(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
     """Return canonical addresses, at most one of each family; raise UsageError naming ``flag``."""
@@ -125,17 +138,27 @@ def parse_service_cidrs(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
     return networks
 
 
-def parse_nodeport_addresses(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the keywords and canonical CIDRs of ``--nodeport-addresses``; raise UsageError naming ``flag``."""
+def parse_nodeport_addresses(
+    flag: str, texts: tuple[str, ...], *, localhost_nodeports: bool = False
+) -> tuple[str, ...]:
+    """Return the keywords and canonical CIDRs of ``--nodeport-addresses``; raise UsageError naming ``flag``.
+
+    ``localhost`` becomes the loopback CIDRs, if ``localhost_nodeports`` (LOCALHOST_GATE) is set.
+    """
     words = tuple(_split(texts))
-    if "localhost" in words:
+    if LOCALHOST in words and not localhost_nodeports:
         msg = (
-            f"{flag}: NodePorts on loopback addresses are not served, as in kube-proxy's nftables mode; "
-            "leave out 'localhost' and connect to a node address or the cluster IP"
+            f"{flag}: NodePorts are served on loopback addresses only with the feature gate {LOCALHOST_GATE}; "
+            f"set it, or leave out '{LOCALHOST}' and connect to a node address or the cluster IP"
         )
         raise UsageError(msg)
-    values = tuple(word if word in (PRIMARY, ALL) else _network(flag, word)[1] for word in words)
-    return values or (PRIMARY,)
+    values: list[str] = []
+    for word in words:
+        if word == LOCALHOST:
+            values += _LOOPBACK_NETWORKS
+        else:
+            values.append(word if word in (PRIMARY, ALL) else _network(flag, word)[1])
+    return tuple(values) or (PRIMARY,)
 
 
 _INTERFACE = re.compile(r"[A-Za-z0-9_.@:-]{1,15}")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
+from msgspec import structs
 
 from knft.config import (
     Config,
@@ -131,7 +132,9 @@ class InvalidCase(NamedTuple):
     message: str
 
 
-LOCALHOST = "NodePorts on loopback addresses are not served, as in kube-proxy's nftables mode; leave out 'localhost'"
+LOCALHOST = (
+    "NodePorts are served on loopback addresses only with the feature gate KubeProxyNFTablesLocalhostNodePorts; set it"
+)
 INVALID = {
     "name instead of an address": InvalidCase(
         parse_one_address_per_family, ("node-1",), "'node-1' is not an IP address"
@@ -184,6 +187,33 @@ INVALID = {
 def test_invalid_value_error_names_flag_and_text(case: InvalidCase) -> None:
     with pytest.raises(UsageError, match="^" + re.escape(f"--some-flag: {case.message}")):
         case.parse("--some-flag", case.given)
+
+
+LOOPBACK = ("127.0.0.0/8", "::1/128")
+
+
+@pytest.mark.parametrize(
+    ("given", "parsed", "served"),
+    [
+        pytest.param(("localhost",), LOOPBACK, set(Family), id="the keyword"),
+        pytest.param(("primary,localhost",), ("primary", *LOOPBACK), set(Family), id="beside another keyword"),
+        pytest.param(("all", "localhost"), ("all", *LOOPBACK), set(Family), id="beside all"),
+        pytest.param(("127.0.0.1/32",), ("127.0.0.1/32",), {Family.IPV4}, id="a loopback address"),
+        pytest.param(("0.0.0.0/0,::1/128",), ("0.0.0.0/0", "::1/128"), {Family.IPV6}, id="beside all of a family"),
+        pytest.param(("all",), ("all",), set(), id="all does not include loopback"),
+        pytest.param(("0.0.0.0/0,::/0",), ("0.0.0.0/0", "::/0"), set(), id="CIDRs of all addresses do not either"),
+        pytest.param((), ("primary",), set(), id="the default"),
+    ],
+)
+def test_nodeports_on_loopback_addresses_need_the_gate_and_a_loopback_cidr(
+    given: tuple[str, ...], parsed: tuple[str, ...], served: set[Family]
+) -> None:
+    addresses = parse_nodeport_addresses("--some-flag", given, localhost_nodeports=True)
+    assert addresses == parsed
+    with_gate = Config("node-1", nodeport_addresses=addresses, localhost_nodeports=True)
+    assert {family for family in Family if with_gate.serves_localhost_nodeports(family)} == served
+    without_gate = structs.replace(with_gate, localhost_nodeports=False)
+    assert not any(map(without_gate.serves_localhost_nodeports, Family))
 
 
 class NodePorts(NamedTuple):

@@ -7,23 +7,21 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-TERMINATION_SECONDS = 0.25
-"""How long processes may take to exit after SIGTERM, for example to remove temporary files."""
 _POLL_SECONDS = 0.01
 
 
-def end_descendants(thread_id: int) -> None:
+def end_descendants(thread_id: int, termination_seconds: float) -> None:
     """End the children that a thread of this process has started and not waited for, with all their descendants.
 
-    ``thread_id`` is the kernel's number of the thread. The process groups of the children get SIGTERM. What is left
-    after ``TERMINATION_SECONDS`` is killed.
+    ``thread_id`` is the kernel's number of the thread. The process groups of the children get SIGTERM, for example to
+    remove temporary files. What is left after ``termination_seconds`` is killed.
     """
     children_file = Path(f"/proc/self/task/{thread_id}/children")
     children = _read_children(children_file)
     groups = [process for process in children if _leads_group(process)]
     for group in groups:
         _signal(-group, signal.SIGTERM)
-    deadline = time.monotonic() + TERMINATION_SECONDS
+    deadline = time.monotonic() + termination_seconds
     while groups and _read_children(children_file) and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
     for process in list(_stop_tree(children_file)):

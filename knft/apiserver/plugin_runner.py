@@ -11,13 +11,17 @@ from knft.memory_errors import exit_if_out_of_memory
 
 Result = TypeVar("Result")
 _POLL_SECONDS = 0.05
+TERMINATION_SECONDS = 0.25
+"""How long a plugin may take to exit after SIGTERM; with the poll, less than the running daemon's grace period."""
+START_TERMINATION_SECONDS = 2.0
+"""The same for a signal while knft starts, when nothing waits for its exit."""
 _started_threads: "set[threading.Thread]" = set()
 
 
 def end_plugins() -> None:
     """End all plugins that run, because the process is about to exit; also safe in a signal handler."""
     for thread in list(_started_threads):
-        _end_processes(thread)
+        _end_processes(thread, START_TERMINATION_SECONDS)
 
 
 class PluginRunner:
@@ -68,9 +72,9 @@ class PluginRunner:
         return outcome.results[0]
 
 
-def _end_processes(thread: threading.Thread) -> None:
+def _end_processes(thread: threading.Thread, seconds: float = TERMINATION_SECONDS) -> None:
     if thread.native_id is not None:
-        end_descendants(thread.native_id)
+        end_descendants(thread.native_id, seconds)
 
 
 class _Outcome(Generic[Result]):

@@ -4,6 +4,7 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from knft.config import Config
 from knft.configuration.settings import Settings
 from knft.configuration.watch import wait_for_change
 from knft.errors import InstanceLockedError, ReadOnlySysctlError, ServingError, SourceError
+from knft.families import Family
 from knft.kernel.addresses import AddressMonitor, local_addresses
 from knft.kernel.instance_lock import InstanceLock
 from knft.kernel.notifications import ForeignChangeMonitor
@@ -39,9 +41,11 @@ from knft.sync.connection_drainer import ConnectionDrainer
 from knft.sync.daemon import Daemon
 from knft.sync.flow_cleaner import FlowCleaner
 from knft.sync.garbage_collection import tune_garbage_collector
+from knft.sync.observer import SyncObserver
 
 if TYPE_CHECKING:
     from knft.app.service_manager import ServiceManager
+    from knft.forwarder.forwarder import Forwarder
 
 log = logging.getLogger("knft")
 
@@ -242,14 +246,12 @@ def _run_until_stopped(
         flags=options.flags,
     )
     flow_cleaner, drainer = _conntrack_observers(config, monitoring.metrics)
-    observers = monitoring.observers_with(
-        flow_cleaner, drainer, *([service_manager] if service_manager is not None else [])
-    )
+    forwarders = _start_forwarder(config, monitoring, shutdown)
     # Two processes without the lock would leave the table to each other.
     daemon = live_daemon(
         config,
         library,
-        observers,
+        _observers(monitoring, (flow_cleaner, drainer), service_manager, forwarders),
         allow_node_mismatch=options.allow_node_mismatch,
         other_subscribers=foreign_changes.other_subscribers if lock is not None else None,
     )
@@ -257,7 +259,7 @@ def _run_until_stopped(
     monitoring.register_counters(daemon, library, lambda: log_writer.dropped_lines)
     source.register_metrics(monitoring.metrics)
     if lock is not None:
-        monitoring.serve_commands(lock.port_id, daemon, source.status, source.outages)
+        monitoring.serve_commands(lock.port_id, daemon, source.status, source.outages, forwarders)
     monitoring.start()
     if service_manager is not None:
         service_manager.start(health, shutdown)
@@ -277,6 +279,34 @@ def _run_until_stopped(
 def _conntrack_observers(config: Config, metrics: Metrics) -> tuple[FlowCleaner, ConnectionDrainer]:
     drainer = ConnectionDrainer(config, local_addresses, metrics.count_ended_connections)
     return FlowCleaner(config, local_addresses, metrics.observe_conntrack_reconcile, drainer=drainer), drainer
+
+
+def _start_forwarder(config: Config, monitoring: Monitoring, shutdown: Shutdown) -> "dict[Family, Forwarder]":
+    """Start the thread that serves NodePorts on loopback addresses; return the forwarder by the families it serves."""
+    families = [family for family in Family if config.serves_localhost_nodeports(family)]
+    if not families:
+        return {}
+    from knft.forwarder.forwarder import Forwarder  # noqa: PLC0415 - few nodes serve them
+    from knft.serve.localhost_nodeports import LocalhostNodePortsCollector  # noqa: PLC0415
+
+    forwarder = Forwarder()
+    monitoring.metrics.register(LocalhostNodePortsCollector(families, forwarder))
+    shutdown.start_thread("localhost-nodeports", lambda: forwarder.run(shutdown.stop))
+    return dict.fromkeys(families, forwarder)
+
+
+def _observers(
+    monitoring: Monitoring,
+    conntrack_observers: Sequence[SyncObserver],
+    service_manager: "ServiceManager | None",
+    forwarders: "dict[Family, Forwarder]",
+) -> tuple[SyncObserver, ...]:
+    others: list[SyncObserver] = [] if service_manager is None else [service_manager]
+    if forwarders:
+        from knft.forwarder.observer import LocalhostNodePorts  # noqa: PLC0415 - few nodes serve them
+
+        others.append(LocalhostNodePorts(forwarders))
+    return monitoring.observers_with(*conntrack_observers, *others)
 
 
 def _start_early_threads(options: RunOptions, monitoring: Monitoring, shutdown: Shutdown) -> None:

@@ -4,7 +4,7 @@ import logging
 from contextlib import AbstractContextManager, nullcontext
 
 from knft.app.instance_lock import take_instance_lock
-from knft.cli.output import Output
+from knft.cli.cleanup_report import CleanupReport
 from knft.cli.table_removal import remove_table
 from knft.errors import InstanceLockedError, KernelError
 from knft.families import Family
@@ -15,10 +15,10 @@ from knft.render.names import TABLE
 log = logging.getLogger("knft")
 
 
-def cleanup(output: Output, *, wait_for_lock: bool = False, force: bool = False, dry_run: bool = False) -> None:
-    """Remove the tables of both families, and print which of them existed; raise KernelError after a failure.
+def cleanup(report: CleanupReport, *, wait_for_lock: bool = False, force: bool = False) -> None:
+    """Remove the tables of both families, and report which of them existed; raise KernelError after a failure.
 
-    With ``dry_run``, remove nothing, and print what would be removed, also while another knft process runs.
+    In a dry run, remove nothing, and report what would be removed, also while another knft process runs.
 
     Otherwise, if another knft process runs in this network namespace, raise InstanceLockedError; wait for its exit
     first if ``wait_for_lock`` is set, or remove the tables nevertheless if ``force`` is set.
@@ -27,31 +27,32 @@ def cleanup(output: Output, *, wait_for_lock: bool = False, force: bool = False,
     try:
         lock: AbstractContextManager[object] = take_instance_lock(wait=wait_for_lock and not force)
     except InstanceLockedError as error:
-        if dry_run:
-            _remove_tables(output, dry_run=True)
-            output.print(f"{error}; stop it before the cleanup, because it would create the tables again")
-            return
-        if not force:
-            msg = (
-                f"{error}; stop it first, because it would create the tables again (`knft cleanup --force` removes "
-                "them nevertheless)"
-            )
-            raise InstanceLockedError(msg) from error
-        log.warning("%s; it will create the tables again", error)
-        lock = nullcontext()
+        lock = _without_lock(error, report, force=force)
     with lock:
-        _remove_tables(output, dry_run=dry_run)
+        _remove_tables(report)
+    report.finish("knft's tables")
 
 
-def _remove_tables(output: Output, *, dry_run: bool) -> None:
-    """Remove the table of each family; raise KernelError with a line for each that could not be removed."""
-    errors = []
+def _without_lock(error: InstanceLockedError, report: CleanupReport, *, force: bool) -> AbstractContextManager[object]:
+    """Report or log that another knft process runs, and continue; raise if tables would be removed without force."""
+    if report.dry_run:
+        report.warn(f"{error}; stop it before the cleanup, because it would create the tables again")
+    elif force:
+        log.warning("%s; it will create the tables again", error)
+    else:
+        msg = (
+            f"{error}; stop it first, because it would create the tables again (`knft cleanup --force` removes them "
+            "nevertheless)"
+        )
+        raise InstanceLockedError(msg) from error
+    return nullcontext()
+
+
+def _remove_tables(report: CleanupReport) -> None:
     with WorkerProcess() as library:
         for family in Family:
             try:
-                remove_table(library, family, TABLE, output, dry_run=dry_run)
+                remove_table(library, family, TABLE, report)
             except KernelError as error:
-                verb = "list" if dry_run else "remove"
-                errors.append(f"cannot {verb} table {family.nft} {TABLE}: {error}")
-    if errors:
-        raise KernelError("\n".join(errors))
+                verb = "list" if report.dry_run else "remove"
+                report.fail(f"cannot {verb} table {family.nft} {TABLE}: {error}")

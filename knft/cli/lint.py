@@ -155,7 +155,7 @@ def _report_of_change(
     sides = before.changes, after.changes
     with without_log():
         if change is not None:
-            added = _changes(change.compared_with(_objects(before)))
+            added = _changes(change.compared_objects())
             sides = affected_objects(change.changed, (*before.changes, *added), after.changes)
         traffic = traffic_changes(*sides, configs, local_addresses)
     known, listed = set(earlier.findings), set(report.findings)

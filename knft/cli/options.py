@@ -39,7 +39,7 @@ def config_of_node(node_name: str, options: dict[str, Any]) -> Config:
     if options.get("config") is not None:
         from knft.configuration.file_content import read_configuration  # noqa: PLC0415 - most commands need no file
 
-        return settings_of_file(read_configuration(options["config"]), {**options, "node": node_name}).config
+        return settings_of_file(read_configuration(options["config"]), options).config
     return Config(
         node_name=node_name,
         node_ips=parse_one_address_per_family("--node-ip", options["node_ip"]),

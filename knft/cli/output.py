@@ -7,25 +7,25 @@ import click
 
 
 class Output:
-    """Prints lines; after the first failure it prints no more of them to the same stream, and remembers the error."""
+    """Prints lines to standard output; after the first failure it prints no more, and remembers the error."""
 
     def __init__(self) -> None:
         """Print nothing yet."""
-        self._errors: dict[bool, OSError] = {}
+        self._error: OSError | None = None
 
-    def print(self, line: str, *, err: bool = False) -> None:
-        """Print a line to standard output, or to standard error; raise nothing."""
-        if err in self._errors:
+    def print(self, line: str) -> None:
+        """Print a line; raise nothing."""
+        if self._error is not None:
             return
         try:
-            click.echo(line, err=err)
+            click.echo(line)
         except OSError as error:
-            self._errors[err] = error
+            self._error = error
 
     def raise_failure(self) -> None:
-        """Raise the OSError of the first line that could not be printed to standard output."""
-        if error := self._errors.get(False):
-            raise error
+        """Raise the OSError of the first line that could not be printed."""
+        if self._error is not None:
+            raise self._error
 
 
 @contextlib.contextmanager

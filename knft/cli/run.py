@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from knft import __version__
 from knft.app.log_writer import LogWriter
-from knft.cli.logs import print_error, set_up_logging, time_zone
+from knft.cli.logs import set_up_logging, time_zone
 from knft.configuration.file_content import read_configuration
 from knft.configuration.load import load_settings
 from knft.configuration.settings import Settings
@@ -87,18 +87,16 @@ def _flag_text(value: Any) -> str:  # noqa: ANN401 - click's value
 def _remove_all(*, wait_for_lock: bool) -> None:
     """Remove knft's tables and kube-proxy's leftovers of every mode. After a failure, continue with the rest."""
     from knft.cli.cleanup import cleanup  # noqa: PLC0415 - loads libnftables
+    from knft.cli.cleanup_report import CleanupReport  # noqa: PLC0415
     from knft.cli.kube_proxy_cleanup import remove_leftovers  # noqa: PLC0415
     from knft.cli.output import unfailing_output  # noqa: PLC0415
 
     failure: KernelError | None = None
     with unfailing_output() as output:
         try:
-            cleanup(output, wait_for_lock=wait_for_lock)
+            cleanup(CleanupReport(output), wait_for_lock=wait_for_lock)
         except KernelError as error:
-            for line in str(error).splitlines():
-                print_error(line)
             failure = error
-        remove_leftovers("all", output)
+        remove_leftovers("all", CleanupReport(output))
     if failure is not None:
-        msg = "cannot remove all of knft's tables; see the errors above"
-        raise KernelError(msg) from failure
+        raise failure

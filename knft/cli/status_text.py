@@ -145,6 +145,8 @@ def _problems(family: FamilyStatus) -> Iterator[str]:
         yield "stale objects cannot be removed"
     if family.repair_error:
         yield "the table cannot be repaired"
+    if family.loopback is not None and family.loopback.failed.count:
+        yield f"{format_count(family.loopback.failed.count, 'NodePort')} not served on loopback"
 
 
 def format_summary(status: Status, leftovers: Leftovers = NO_LEFTOVERS) -> str:
@@ -236,6 +238,11 @@ def _family(name: str, family: FamilyStatus) -> Iterator[_Line]:
         yield "  stale", f"the kernel refuses to remove stale objects: {family.removal_error}"
     if family.repair_error:
         yield "  repair", family.repair_error
+    if family.loopback is not None:
+        yield "  loopback", f"{format_count(family.loopback.listeners, 'NodePort')} served"
+        failed = family.loopback.failed
+        texts = [f"NodePort {number}: {why}" for number, why in failed.reasons.items()]
+        yield from _listed("not served", failed.count, texts)
     yield "  foreign", _foreign(family)
     yield "  audit", _audit(family.audit)
 

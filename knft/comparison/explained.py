@@ -44,7 +44,8 @@ def rendered_rules(rendered: RenderedNode, config: Config, own: Iterable[str]) -
         for family, state in rendered.states.items()
     }
     accepting = {family: tuple(accepting_addresses(config, state, own)) for family, state in rendered.states.items()}
-    return NodeRules(rendered.rules, address_ranges(own), node_ips, accepting)
+    on_loopback = frozenset(family for family in rendered.states if config.serves_localhost_nodeports(family))
+    return NodeRules(rendered.rules, address_ranges(own), node_ips, accepting, on_loopback)
 
 
 def cluster_of(

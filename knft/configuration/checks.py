@@ -6,11 +6,14 @@ See docs/behaviour/configuration.md#validation.
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
 from knft.config import (
     ALL,
+    LOCALHOST,
+    LOCALHOST_GATE,
     PRIMARY,
     parse_cluster_cidrs,
     parse_detect_local,
@@ -212,8 +215,16 @@ def _is_port(text: str) -> bool:
     return _PORT.fullmatch(text) is not None and 1 <= int(text) <= _HIGHEST_PORT
 
 
+def has_localhost_nodeports(document: Document) -> bool:
+    """Return whether the feature gate for NodePorts on loopback addresses is on."""
+    return bool(document["featureGates"].get(LOCALHOST_GATE))
+
+
 def _check_networks(document: Document, field_name: FieldNames) -> Iterator[Problem]:
-    yield from _check_texts(document, field_name, "nodePortAddresses", parse_nodeport_addresses, (PRIMARY, ALL))
+    has_localhost = has_localhost_nodeports(document)
+    parse = partial(parse_nodeport_addresses, localhost_nodeports=has_localhost)
+    keywords = (PRIMARY, ALL, LOCALHOST) if has_localhost else (PRIMARY, ALL)
+    yield from _check_texts(document, field_name, "nodePortAddresses", parse, keywords)
     if document["mode"] == "ipvs":
         yield from _check_texts(document, field_name, "ipvs.excludeCIDRs", parse_networks)
 

@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import NamedTuple
 
 from knft.config import ALL, PRIMARY, Config, parse_cluster_cidrs, parse_detect_local, parse_nodeport_addresses
-from knft.configuration.checks import FieldNames
+from knft.configuration.checks import FieldNames, has_localhost_nodeports
 from knft.configuration.document import Document, get_field, set_field
 from knft.configuration.gates import GATES
 from knft.configuration.options import SECTION_BY_MODE, Support
@@ -115,7 +115,7 @@ def _config(document: Document, flag_only: FlagOnlySettings, bind_address: str) 
         # Other modes do not use cluster CIDRs, and kube-proxy does not validate them there.
         cluster_cidrs=parse_cluster_cidrs("", (document["clusterCIDR"],)) if mode == "ClusterCIDR" else (),
         service_cidrs=flag_only.service_cidrs,
-        nodeport_addresses=parse_nodeport_addresses("", (*document["nodePortAddresses"],)),
+        nodeport_addresses=_nodeport_addresses(document),
         masquerade_all=rules["masqueradeAll"],
         masquerade_bit=rules["masqueradeBit"],
         min_sync_period=_seconds(rules["minSyncPeriod"]),
@@ -124,7 +124,20 @@ def _config(document: Document, flag_only: FlagOnlySettings, bind_address: str) 
         sync_burst=flag_only.sync_burst,
         service_counters=flag_only.service_counters,
         drop_invalid_packets=flag_only.drop_invalid_packets,
+        localhost_nodeports=has_localhost_nodeports(document),
     )
+
+
+def _nodeport_addresses(document: Document) -> tuple[str, ...]:
+    texts = (*document["nodePortAddresses"],)
+    return parse_nodeport_addresses("", texts, localhost_nodeports=has_localhost_nodeports(document))
+
+
+def _serves_localhost_nodeports(document: Document) -> bool:
+    config = Config(
+        "", nodeport_addresses=_nodeport_addresses(document), localhost_nodeports=has_localhost_nodeports(document)
+    )
+    return any(map(config.serves_localhost_nodeports, Family))
 
 
 def _seconds(duration: str) -> float:
@@ -157,13 +170,15 @@ def find_warnings(
     )
     for gate, on in document["featureGates"].items():
         known = GATES[gate]
+        if known.is_supported and _serves_localhost_nodeports(document):
+            continue
         if on is not (known.fixed_value or False):
             yield f"{field_name('featureGates')}: {gate}={_display(on)} has no effect: {known.description}"
 
 
 def _family_without_cidr(document: Document, field_name: FieldNames) -> Iterator[str]:
     """Warn if there are CIDRs of one family only: the other family then accepts NodePorts everywhere."""
-    words = parse_nodeport_addresses("", (*document["nodePortAddresses"],))
+    words = _nodeport_addresses(document)
     families = [family for family in Family if not addresses.networks_of_family(words, family)]
     if len(families) == 1 and PRIMARY not in words and ALL not in words:
         yield (

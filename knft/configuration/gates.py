@@ -10,11 +10,13 @@ class Gate(NamedTuple):
     fixed_value: bool | None = None
     is_locked: bool = False
     """Whether kube-proxy rejects the other value."""
+    is_supported: bool = False
+    """Whether true has an effect, too, if the description's condition is met."""
 
     @property
     def effect(self) -> str:
         """What the gate does in knft, for the documentation."""
-        prefix = "no effect: " if self.fixed_value is None else ""
+        prefix = "no effect: " if self.fixed_value is None and not self.is_supported else ""
         return f"{prefix}{self.description}{'; false is rejected' if self.is_locked else ''}"
 
 
@@ -24,7 +26,7 @@ _LOGGING = "all logging options that knft supports are always available"
 _WINDOWS = "a feature of kube-proxy on Windows"
 
 GATES: dict[str, Gate] = {
-    "AllAlpha": Gate("knft has no alpha features"),
+    "AllAlpha": Gate("set KubeProxyNFTablesLocalhostNodePorts itself; knft has no other alpha features"),
     "AllBeta": Gate("knft has no beta features"),
     "ComponentFlagz": Gate("knft always serves /flagz", fixed_value=True),
     "ComponentStatusz": Gate("knft always serves /statusz", fixed_value=True),
@@ -33,7 +35,10 @@ GATES: dict[str, Gate] = {
         "knft always answers 503 at /healthz while the node is being removed", fixed_value=True
     ),
     "KubeProxyIPVS": Gate("knft does not use IPVS"),
-    "KubeProxyNFTablesLocalhostNodePorts": Gate("knft never serves NodePorts on loopback addresses", fixed_value=False),
+    "KubeProxyNFTablesLocalhostNodePorts": Gate(
+        "knft serves TCP NodePorts on 127.0.0.1 and ::1 only if nodePortAddresses contains loopback addresses",
+        is_supported=True,
+    ),
     "LoadBalancerIPMode": Gate("knft always evaluates ipMode of load balancer IPs", fixed_value=True, is_locked=True),
     "LoggingAlphaOptions": Gate(_LOGGING),
     "LoggingBetaOptions": Gate(_LOGGING),

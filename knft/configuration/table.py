@@ -27,7 +27,7 @@ _KUBE_PROXYS_MINIMUM = "1s"
 _JSON = "knft always requests JSON"
 _NO_IPVS = "knft does not use IPVS"
 _CONNTRACK_TIMEOUTS = f"{_NO_IPVS}; conntrack's timeouts apply"
-_NO_LOCALHOST = "knft never serves NodePorts on loopback addresses"
+_NO_LOCALHOST = "only the feature gate KubeProxyNFTablesLocalhostNodePorts serves NodePorts on loopback addresses"
 _UNBUFFERED = "knft writes every log line at once, to one stream"
 _STDERR = "knft has no options for the destination and the header of log lines"
 _WINDOWS = "an option of kube-proxy on Windows; knft runs on Linux"
@@ -141,7 +141,8 @@ POD_OPTIONS = (
     Option("clusterCIDR", ("--cluster-cidr",), STRING, SUPPORTED, "CIDRs of the pods; with --detect-local-mode "
            "ClusterCIDR, traffic to cluster IPs from other sources is masqueraded", metavar="CIDR"),
     Option("nodePortAddresses", ("--nodeport-addresses",), LIST, SUPPORTED, "local addresses that accept NodePorts: "
-           "primary (default, as in mode nftables), all, or CIDRs; localhost is rejected", metavar="primary|all|CIDR"),
+           "primary (default, as in mode nftables), all, localhost (needs a feature gate), or CIDRs",
+           metavar="primary|all|localhost|CIDR"),
 )  # fmt: skip
 
 RULE_OPTIONS = (

@@ -73,11 +73,19 @@ class Audits(Struct, frozen=True):
     requested: int | None = None
 
 
+class LoopbackStatus(Struct, frozen=True):
+    """How many NodePorts are served on the loopback address, and why others cannot be, by NodePort and Service port."""
+
+    listeners: int
+    failed: NamedProblems
+
+
 class FamilyStatus(Struct, frozen=True):
     """One IP family. ``state`` is ``waiting``, ``in force``, ``pending``, ``changed``, ``failing`` or ``left``.
 
     ``last_sync`` is None before the first successful sync; ``elements`` is None while a sync runs or after a failure.
-    ``unchecked_change`` is what other programs changed in the table, "" after the sync that checks it.
+    ``unchecked_change`` is what other programs changed in the table, "" after the sync that checks it. ``loopback`` is
+    None if NodePorts are not served on the loopback address.
     """
 
     state: str
@@ -104,6 +112,7 @@ class FamilyStatus(Struct, frozen=True):
     check_delay: float
     unchecked_change: str
     audit: AuditStatus | None
+    loopback: LoopbackStatus | None = None
 
 
 class ConntrackStatus(Struct, frozen=True):

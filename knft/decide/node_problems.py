@@ -55,6 +55,8 @@ def nodeport_problem(node: NodeView, config: Config, local_addresses: Collection
         return ""
     usable = _usable_text(node.family, local_addresses)
     if PRIMARY not in config.nodeport_addresses:
+        if config.serves_localhost_nodeports(node.family):
+            return ""
         return f"no {node.family.value} address accepts NodePorts: none is in --nodeport-addresses{usable}"
     reason = f"{node.node_ip} is a loopback address" if node.node_ip is not None else "the node has none"
     return f"no {node.family.value} address accepts NodePorts: {reason}; give the node's address with --node-ip{usable}"

@@ -92,8 +92,8 @@ class ProgrammedContents(Generic[Owner]):
 
     ``chains`` are the existing chains without an owner: constant chains (independent of Services), marker chains
     (empty; their names contain a digest of the layout or of the constant rules), and shared chains (pool and policy
-    chains, which Services share). ``containers`` are the sets and maps. ``emptied_chains`` belonged to a Service port;
-    they have no rules any more and wait to be deleted.
+    chains, which Services share). ``containers`` are the sets and maps that the table had when it was read.
+    ``emptied_chains`` belonged to a Service port; they have no rules any more and wait to be deleted.
     """
 
     def __init__(self) -> None:

@@ -36,12 +36,12 @@ class Entries(Protocol):
 
 
 class _PortEntries(NamedTuple):
-    """The entries of a Service port: clients by endpoint; the endpoint of each entry, and of the client's the time."""
+    """The entries of a Service port: the number by endpoint; those of the client, and the time of each by endpoint."""
 
     clients: dict[str, int]
     is_complete: bool
-    endpoints: dict[AffinityEntry, str]
-    seconds: dict[AffinityEntry, int]
+    of_client: frozenset[AffinityEntry]
+    seconds: dict[str, int]
 
 
 def with_affinity(
@@ -85,11 +85,13 @@ def _read(
         is_of_client = client is not None and client.family is family
         seconds = entries.seconds(family, ids, client.address) if client is not None and is_of_client else {}
         for number, each in endpoints.items():
-            clients: dict[str, int] = {}
-            for (_, (found,)), endpoint in each.items():
-                clients[endpoint] = clients.get(endpoint, 0) + counts.get(found, 0)
-            left = {entry: seconds[entry[1][0]] for entry in each if entry[1][0] in seconds}
-            of_port[number] = _PortEntries(clients, is_complete, each, left)
+            of_client = frozenset(entry for entry in each if entry[1][0] in seconds)
+            of_port[number] = _PortEntries(
+                {endpoint: counts.get(key[0], 0) for (_, key), endpoint in each.items()},
+                is_complete,
+                of_client,
+                {each[entry]: seconds[entry[1][0]] for entry in of_client},
+            )
     return of_port
 
 
@@ -98,7 +100,7 @@ def _endpoints(port: ExplainedPort, probes: Probes) -> dict[AffinityEntry, str]:
     found: dict[AffinityEntry, str] = {}
     for each in _reachable_frontends(port):
         found |= probes.affinity_endpoints(each.at, each.port, port.protocol)
-    return {entry: endpoint for entry, endpoint in found.items() if entry[0].endswith(_CLIENTS) and len(entry[1]) == 1}
+    return {entry: endpoint for entry, endpoint in found.items() if entry[0].endswith(_CLIENTS)}
 
 
 def _reachable_frontends(port: ExplainedPort) -> Iterator[ExplainedFrontend]:
@@ -113,13 +115,11 @@ def _with_clients(port: ExplainedPort, read: _PortEntries) -> ExplainedPort:
 
 def _pinned(client: Client, port: ExplainedPort, entries: _PortEntries, probes: Probes) -> Iterator[PinnedClient]:
     """Yield the endpoints that a client is sent to, each with the frontends at which it is."""
-    present = frozenset(entries.seconds)
-    remembered = {entries.endpoints[entry] for entry in present}
     at: dict[str, list[str]] = {}
-    for each in _reachable_frontends(port) if present else ():
-        reached = tuple(probes.endpoints_of_client(client.address, present, each.at, each.port, port.protocol))
-        if len(reached) == 1 and reached[0] in remembered:
-            at.setdefault(reached[0], []).append(each.what)
+    for each in _reachable_frontends(port) if entries.of_client else ():
+        reached = probes.endpoints_of_client(client.address, entries.of_client, each.at, each.port, port.protocol)
+        for endpoint in reached & entries.seconds.keys():
+            at.setdefault(endpoint, []).append(each.what)
     pods = {each.endpoint: each.pod for each in port.endpoints}
     for endpoint, frontends in at.items():
         yield PinnedClient(
@@ -130,7 +130,7 @@ def _pinned(client: Client, port: ExplainedPort, entries: _PortEntries, probes: 
             endpoint,
             pods.get(endpoint, ""),
             tuple(frontends),
-            max(left for entry, left in entries.seconds.items() if entries.endpoints[entry] == endpoint),
+            entries.seconds[endpoint],
         )
 
 

@@ -129,6 +129,11 @@ class _Explainer:
                 each for port in ports for each in port.frontends if each.at == query.address and each.kind != NODE_PORT
             )
             return self._explanation(query, (*kinds, *_conclusion(services, ports), *clients, *sources), ports)
+        on_loopback = self._source.port_on_loopback(query) if query.port else None
+        if on_loopback is not None:
+            port = self._source.explain_port(on_loopback, query.family)
+            served = state(Sentence.NODE_PORT_ON_LOOPBACK, what=query.text, port=on_loopback)
+            return self._explanation(query, (served, *_conclusion(str(on_loopback.service), [port])), (port,))
         users = self._source.ports_of_endpoint(query.family, query.address, query.port)
         if users:
             return self._endpoint(query, users)

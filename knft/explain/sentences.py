@@ -120,6 +120,7 @@ class Sentence(enum.Enum):
     NODE_PORT_ELSEWHERE = (
         "{owner} has NodePort {port}, which {address} does not accept, so the node's processes get the packets"
     )
+    NODE_PORT_ON_LOOPBACK = "{what} is the NodePort of {port}, which a process of knft serves at this address"
     NODE_PORT_OF_NODE = "NodePort {port} is that of {owner}, but {address} is not an address of this node"
     NO_NODE_PORT = "no Service has NodePort {port}, so the node's processes get the packets"
     KERNEL_NO_NODE_PORT = "knft's rules have no NodePort {port}, so the node's processes get the packets"
@@ -159,6 +160,10 @@ class Sentence(enum.Enum):
     RESETS_CONNECTIONS = (
         "some seconds after an endpoint is deleted, knft ends TCP connections to it, and clients that send something "
         "get a reset (knft.dev/drain: reset)"
+    )
+    SERVED_ON_LOOPBACK = (
+        "a process of knft serves the NodePort at {at}, too: each connection of a process of this node reaches one of "
+        "{used} endpoints, with this node's address as the source"
     )
     INVALID_DROPPED = (
         "this node drops the packets that it forwards and conntrack finds INVALID, of all connections "

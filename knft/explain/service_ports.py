@@ -5,18 +5,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from knft.decide.frontends import claimed_frontends
+from knft.decide.loopback import LOOPBACK_ADDRESSES, loopback_nodeport
 from knft.decide.plan import plan_service_port
 from knft.explain.cluster import Cluster, EndpointDetails, EndpointDetailsIndex, FamilyObjects
 from knft.explain.endpoints import Traffic, UseReasons, endpoint_state
 from knft.explain.explanation import EndpointUse, ExplainedEndpoint, ExplainedFrontend, ExplainedPort
 from knft.explain.frontend_index import KIND_TEXTS, FrontendIndex, frontend_text
 from knft.explain.outcomes import Probes
+from knft.explain.query import AddressQuery
 from knft.explain.sentences import Sentence, Statement, state
 from knft.explain.words import listed
 from knft.families import Family
 from knft.model.addresses import collapse
 from knft.model.annotations import RANDOM
-from knft.model.endpoint import Endpoint
+from knft.model.endpoint import Endpoint, endpoint_key
 from knft.model.names import ServicePortName
 from knft.model.objects import EndpointSlice
 from knft.model.plan import Frontend, FrontendKind, ServicePlan, TrafficAction
@@ -27,7 +29,8 @@ from knft.track.slices import PortKey, ports_of
 class FamilyView(Struct, frozen=True):
     """One family: its objects, their frontends, and the rules rendered from the objects.
 
-    ``nodeport_address`` is an address that accepts NodePorts, "" if none does.
+    ``nodeport_address`` is an address that accepts NodePorts, "" if none does. ``localhost_nodeports`` tells whether
+    knft serves NodePorts on the loopback address, too.
     """
 
     family: Family
@@ -35,6 +38,7 @@ class FamilyView(Struct, frozen=True):
     index: FrontendIndex
     probes: Probes
     nodeport_address: str
+    localhost_nodeports: bool = False
 
 
 class PortExplainer:
@@ -50,8 +54,8 @@ class PortExplainer:
         service_port = view.objects.ports[name]
         endpoints = view.objects.endpoints.get(name, ())
         claimed = claimed_frontends(service_port)
-        owned = tuple(each for each in claimed if view.index.owners.get(each.key) == name)
-        plan = plan_service_port(name, service_port, endpoints, owned, view.objects.node)
+        plan = _plan(name, view)
+        owned = plan.frontends
         explained = self._endpoints(plan, endpoints, claimed, view)
         problems = tuple(self._problems(plan, endpoints, view))
         frontends = tuple(_frontend(each, name, view) for each in claimed)
@@ -80,6 +84,14 @@ class PortExplainer:
             notes=tuple(_notes(plan, frontends, view)),
         )
 
+    def port_on_loopback(self, query: AddressQuery) -> ServicePortName | None:
+        """Return the Service port whose NodePort knft serves at a loopback address, or None."""
+        view = self._views[query.family]
+        name = view.index.owners.get((None, query.protocol, query.port))
+        if not view.localhost_nodeports or query.address != LOOPBACK_ADDRESSES[query.family] or name is None:
+            return None
+        return name if loopback_nodeport(_plan(name, view)) is not None else None
+
     def _endpoints(
         self, plan: ServicePlan, endpoints: tuple[Endpoint, ...], claimed: tuple[Frontend, ...], view: FamilyView
     ) -> tuple[ExplainedEndpoint, ...]:
@@ -107,6 +119,13 @@ class PortExplainer:
         yield from _lost_frontends(name, claimed_frontends(plan.port), view.index)
         if FrontendKind.NODE_PORT in owned_kinds and not view.nodeport_address:
             yield state(Sentence.NO_NODE_PORT_ADDRESS, **values)
+
+
+def _plan(name: ServicePortName, view: FamilyView) -> ServicePlan:
+    """Return the plan of a Service port, with the frontends that it owns."""
+    service_port = view.objects.ports[name]
+    owned = tuple(each for each in claimed_frontends(service_port) if view.index.owners.get(each.key) == name)
+    return plan_service_port(name, service_port, view.objects.endpoints.get(name, ()), owned, view.objects.node)
 
 
 def rejection(
@@ -209,6 +228,11 @@ def _notes(plan: ServicePlan, frontends: tuple[ExplainedFrontend, ...], view: Fa
         yield state(Sentence.PODS_OF_THIS_NODE)
     if plan.port.resets_connections:
         yield state(Sentence.RESETS_CONNECTIONS)
+    served = loopback_nodeport(plan) if view.localhost_nodeports else None
+    if served is not None:
+        number, endpoints = served
+        at = endpoint_key(LOOPBACK_ADDRESSES[view.family], number)
+        yield state(Sentence.SERVED_ON_LOOPBACK, at=at, used=len(endpoints))
     yield from view.probes.notes()
 
 

@@ -28,13 +28,14 @@ class NodeRules(Struct, frozen=True):
     """knft's rules on a node, by IP version, and the addresses of the node as ranges and as texts.
 
     ``node_ips`` are the node's own addresses. ``nodeport_addresses`` accept NodePorts, the first of them is the node's
-    own address if that accepts them.
+    own address if that accepts them. In ``localhost_nodeports``, knft serves NodePorts on the loopback address, too.
     """
 
     rules: Rules
     node_addresses: Mapping[IpVersion, Ranges]
     node_ips: Mapping[Family, str]
     nodeport_addresses: Mapping[Family, tuple[str, ...]]
+    localhost_nodeports: frozenset[Family] = frozenset()
 
     def own_nodeport_address(self, family: Family) -> str:
         """Return an address that accepts NodePorts, the node's own if possible; "" if none does."""
@@ -62,6 +63,9 @@ class Source(Protocol):
 
     def explain_port(self, name: ServicePortName, family: Family, address: str = "", port: int = 0) -> ExplainedPort:
         """Explain a Service port; list only endpoints with ``address`` and ``port``, if these are given."""
+
+    def port_on_loopback(self, query: AddressQuery) -> ServicePortName | None:
+        """Return the Service port whose NodePort knft serves at a loopback address, or None."""
 
     def ports_of_endpoint(self, family: Family, address: str, port: int) -> tuple[ServicePortName, ...]:
         """Return the Service ports that have an endpoint, whether it is used or not."""
@@ -102,6 +106,7 @@ class ObjectSource:
                     self.indexes[family],
                     probes,
                     node_rules.own_nodeport_address(family),
+                    family in node_rules.localhost_nodeports,
                 )
                 for family, probes in self.probes.items()
             },
@@ -110,6 +115,10 @@ class ObjectSource:
     def explain_port(self, name: ServicePortName, family: Family, address: str = "", port: int = 0) -> ExplainedPort:
         """Explain a Service port from objects."""
         return self._explainer.explain(name, family, address, port)
+
+    def port_on_loopback(self, query: AddressQuery) -> ServicePortName | None:
+        """Return the Service port whose NodePort knft serves at a loopback address, from objects and settings."""
+        return self._explainer.port_on_loopback(query)
 
     def ports_of_endpoint(self, family: Family, address: str, port: int) -> tuple[ServicePortName, ...]:
         """Return the Service ports with this endpoint in their EndpointSlices."""
@@ -162,6 +171,10 @@ class KernelSource:
     def explain_port(self, name: ServicePortName, family: Family, address: str = "", port: int = 0) -> ExplainedPort:
         """Explain a Service port from rules."""
         return explain_kernel_port(self._views[family], name, address, port)
+
+    def port_on_loopback(self, query: AddressQuery) -> ServicePortName | None:  # noqa: ARG002 - of the protocol
+        """Return None: rules do not tell which NodePorts are served by a process."""
+        return None
 
     def ports_of_endpoint(self, family: Family, address: str, port: int) -> tuple[ServicePortName, ...]:
         """Return the Service ports whose rules send connections to this endpoint."""

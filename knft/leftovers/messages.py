@@ -19,13 +19,6 @@ def describe_found_chains(backend: str, plan: ChainPlan) -> str:
     return f"{count} in {backend}"
 
 
-def describe_removed_chains(backend: str, plan: ChainPlan, removed: str = "removed") -> str:
-    """Return what was removed from a backend; ``removed`` is the verb."""
-    if not plan.restore_input:
-        return f"{backend}: nothing found"
-    return f"{backend}: {format_count(plan.chain_count, 'chain')} and {format_count(plan.rule_count, 'rule')} {removed}"
-
-
 def describe_each_removed(backend: str, plan: ChainPlan) -> Iterator[str]:
     """Yield each rule and chain that is removed from a backend."""
     table = ""

@@ -27,7 +27,8 @@ class DryRun(Struct, frozen=True):
     """The changed objects without placeholder NodePorts.
 
     ``cluster_ips`` are the placeholders of cluster IPs. ``awaiting_slices`` are the new Services for which a controller
-    has yet to make EndpointSlices. ``notes`` name the Services with placeholders, and those without slices.
+    has yet to make EndpointSlices. ``notes`` name the Services with placeholders, and those without slices. A Service
+    that had no rules, because it was of type ExternalName, is a new one too.
     """
 
     changed: tuple[KubeObject, ...]
@@ -35,19 +36,19 @@ class DryRun(Struct, frozen=True):
     awaiting_slices: frozenset[NamespacedName] = frozenset()
     notes: tuple[str, ...] = ()
 
-    def compared_with(self, before: Iterable[KubeObject]) -> Iterator[KubeObject]:
+    def compared_objects(self) -> Iterator[KubeObject]:
         """Yield what makes packets to placeholders equal on both sides.
 
         These are the new Services with placeholders, with no other frontends than their cluster IPs, and their
         EndpointSlices.
         """
-        known = {(type(item), item.key) for item in before}
-        added = [item for item in self.changed if (type(item), item.key) not in known]
         services = {
-            item.key: item for item in added if isinstance(item, Service) and _placeholders(item, self.cluster_ips)
+            item.key: item
+            for item in self.changed
+            if isinstance(item, Service) and _placeholders(item, self.cluster_ips)
         }
         yield from map(_with_cluster_ips_only, services.values())
-        for item in added:
+        for item in self.changed:
             labels = item.metadata.proxy_labels if isinstance(item, EndpointSlice) else None
             if labels and NamespacedName(item.metadata.namespace, labels.service_name or "") in services:
                 yield item
@@ -56,8 +57,8 @@ class DryRun(Struct, frozen=True):
 def dry_run(changed: Iterable[KubeObject], before: Iterable[KubeObject]) -> DryRun:
     """Return what is not known yet of the changed Services."""
     changed, before = tuple(changed), tuple(before)
-    cluster_ips = _network_addresses((*before, *changed))
-    earlier = {item.key: item for item in before if isinstance(item, Service)}
+    cluster_ips = _network_addresses(before)
+    earlier = {item.key: item for item in before if isinstance(item, Service) and has_rules(item)}
     served = {
         NamespacedName(item.metadata.namespace, item.metadata.proxy_labels.service_name)
         for item in (*before, *changed)
@@ -106,11 +107,11 @@ def _placeholder_ports(service: Service, earlier: Service | None, cluster_ips: f
     IP, lower numbers than the first placeholder count as requested.
     """
     known = _numbers(earlier) if earlier is not None else ()
-    lowest = 1 if earlier is None and _placeholders(service, cluster_ips) else FIRST_NODE_PORT
+    lowest = 1 if _placeholders(service, cluster_ips) else FIRST_NODE_PORT
     allocated: list[int] = []
     found: list[int] = []
     for number in _numbers(service):
-        if number in known or number in allocated:
+        if number in known:
             continue
         if number >= lowest and number == max(allocated, default=FIRST_NODE_PORT - 1) + 1:
             found.append(number)
@@ -138,7 +139,7 @@ def _note(service: Service, cluster_ips: frozenset[str], ports: Iterable[int], *
     """Return what is not known of a changed Service, "" if all is."""
     check = service.spec.health_check_node_port
     kinds = {
-        "cluster IP": _placeholders(service, cluster_ips) if is_new else (),
+        "cluster IP": _placeholders(service, cluster_ips),
         "NodePort": [str(number) for number in ports if number != check],
         "health check port": [str(number) for number in ports if number == check],
     }

@@ -167,8 +167,7 @@ class FamilyCluster:
 
         A placeholder is not contested: each of its Services gets another cluster IP.
         """
-        is_unknown = frontend.kind is FrontendKind.CLUSTER_IP and frontend.address in self.manifests.unknown_cluster_ips
-        return is_unknown or self.index.owners[frontend.key] == name
+        return frontend.address in self.manifests.unknown_cluster_ips or self.index.owners[frontend.key] == name
 
     def plans(self, name: ServicePortName) -> Mapping[str, ServicePlan]:
         """Return what a Service port does on each node."""

@@ -45,6 +45,9 @@ from knft.render.pools import (
 )
 from knft.render.wide import wide_containers
 
+HASHED_MAPS = frozenset(f"{names.HASHED_MAP_PREFIX}{protocol}" for protocol in NFT_PROTOCOLS.values())
+"""The names of the maps that exist only if a Service port has needed them for consistent hashing."""
+
 BEFORE_NAT, NAT, FILTER, MASQUERADE = -111, -101, 0, 99
 """Hook priorities: filter before DNAT, DNAT, filter after DNAT, masquerade."""
 
@@ -343,15 +346,20 @@ def constant_chains_with_markers(family: Family, config: Config) -> tuple[Chain,
 def declarations(family: Family, *, counters: bool = False, hashing: bool = False) -> Table:
     """Return the table with only its sets and maps; knft sends them as nft text before it sends anything else.
 
-    With ``hashing``, it has those that only consistent hashing needs.
+    With ``hashing``, it has the maps that only consistent hashing needs.
     """
     declared = (known_containers if hashing else containers)(family, counters=counters)
     return Table(family.nft, names.TABLE, names.COMMENT, declared, (), {})
 
 
 def uses_hashing(transaction: Transaction) -> bool:
-    """Tell whether a transaction needs the sets and maps that only consistent hashing needs."""
-    return any(name.startswith(names.HASHED_MAP_PREFIX) for name in transaction.added)
+    """Tell whether a transaction needs the maps that only consistent hashing needs."""
+    return not HASHED_MAPS.isdisjoint(transaction.added)
+
+
+def hashing_declarations(family: Family) -> Table:
+    """Return the table with only the maps that consistent hashing needs."""
+    return Table(family.nft, names.TABLE, names.COMMENT, hashing_containers(family), (), {})
 
 
 def whole_table(

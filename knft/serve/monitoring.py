@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,6 +22,7 @@ from knft.control.messages import (
     SourceStatus,
     entry_time,
 )
+from knft.families import Family
 from knft.kernel.process import WorkerProcess
 from knft.serve.control_server import ControlServer
 from knft.serve.events import EventReporter, OnEvent, node_event
@@ -42,6 +44,7 @@ from knft.sync.daemon import Daemon
 from knft.sync.observer import SyncObserver
 
 if TYPE_CHECKING:
+    from knft.forwarder.forwarder import Forwarder
     from knft.serve.invalid_packets import InvalidPackets
     from knft.serve.service_counters import ServiceCounters
     from knft.serve.status import StatusSources
@@ -139,17 +142,26 @@ class Monitoring:
         daemon: Daemon,
         source: Callable[[], SourceStatus],
         outages: Callable[[], tuple[ServerOutage, ...]],
+        forwarders: "Mapping[Family, Forwarder]" = MappingProxyType({}),
     ) -> None:
         """Answer commands such as ``knft status``; ``port_id`` is that of the instance lock's socket.
 
         ``source`` returns where the objects come from, and ``outages`` when the API server could not be watched.
+        ``forwarders`` serve NodePorts on loopback addresses, in the families in which that is enabled.
         """
 
         def status_sources() -> "StatusSources":
             from knft.serve.status import StatusSources  # noqa: PLC0415 - few processes are ever asked
 
             return StatusSources(
-                self._config.node_name, self.started, self._clock, daemon, self.health, self.last_syncs, source
+                self._config.node_name,
+                self.started,
+                self._clock,
+                daemon,
+                self.health,
+                self.last_syncs,
+                source,
+                forwarders,
             )
 
         def status() -> Response:

@@ -2,8 +2,10 @@
 
 import os
 import platform
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -13,6 +15,7 @@ from knft.control.messages import (
     AuditStatus,
     ConntrackStatus,
     FamilyStatus,
+    LoopbackStatus,
     LosingClaims,
     NamedProblems,
     SourceStatus,
@@ -27,6 +30,9 @@ from knft.serve.timestamp import Clock, Timestamp
 from knft.sync.daemon import Daemon
 from knft.sync.state import ServiceState
 
+if TYPE_CHECKING:
+    from knft.forwarder.forwarder import Forwarder
+
 
 class StatusSources(Struct, frozen=True):
     """The objects that have the values of a status."""
@@ -38,6 +44,8 @@ class StatusSources(Struct, frozen=True):
     health: ProxyHealth
     last_syncs: LastSyncs
     source: Callable[[], SourceStatus]
+    forwarders: "Mapping[Family, Forwarder]" = MappingProxyType({})
+    """What serves NodePorts on loopback addresses, by the families in which it does."""
 
 
 def read_status(sources: StatusSources) -> Status:
@@ -90,6 +98,17 @@ def _family_status(sources: StatusSources, family: Family, state: ServiceState, 
         unchecked_change=str(daemon.foreign_changes.unchecked(family) or ""),
         check_delay=daemon.foreign_changes.check_delays().get(family, 0.0),
         audit=_audit_status(sources.last_syncs, family, now),
+        loopback=_loopback_status(sources.forwarders.get(family), family),
+    )
+
+
+def _loopback_status(forwarder: "Forwarder | None", family: Family) -> LoopbackStatus | None:
+    if forwarder is None:
+        return None
+    failed = [each for each in forwarder.report.failed if each.family == family.value]
+    return LoopbackStatus(
+        forwarder.listener_count(family),
+        _named((f"{each.port} of {each.service}", each.reason) for each in failed),
     )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from knft.config import Config
 from knft.decide.lost_endpoints import LostConnections, LostEndpoints
+from knft.decide.stale_flows import PORT_BYTES
 from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.conntrack import FlowDump, FlowTable, open_flow_table
@@ -32,6 +33,8 @@ in two steps."""
 RETRY_SECONDS = 1.0
 """First delay before an incomplete pass is repeated; doubles each time."""
 MAX_RETRY_SECONDS = 60.0
+MAX_REPEAT_SECONDS = 600.0
+"""How long after the deletion of an endpoint passes for it are repeated, if the kernel refuses them."""
 MAX_FILTERED_DUMPS = 8
 """For more deleted endpoints, one dump of all TCP entries is faster than one dump for each: the kernel looks at all
 entries each time."""
@@ -60,6 +63,7 @@ class _FamilyState:
             self.lost.forget_until(deleted_until)
             self.retry_seconds = RETRY_SECONDS
         else:
+            self.lost.forget_until(now - MAX_REPEAT_SECONDS)
             self.not_before = now + self.retry_seconds
             self.retry_seconds = min(2 * self.retry_seconds, MAX_RETRY_SECONDS)
 
@@ -101,7 +105,8 @@ class ConnectionDrainer(SyncObserver):
         """Record the endpoints of the changed Service ports."""
         family_state, now = self._families[report.family], self._clock()
         with self._lock:
-            for name in report.changed_service_ports:
+            # The rules of a quarantined Service port are still those of its earlier endpoints.
+            for name in frozenset(report.changed_service_ports) - report.quarantined.keys():
                 port = state.service_port(name) if name.protocol == "TCP" else None
                 # The rules of a Service that has become too large are removed, although its endpoints still exist.
                 if port is None or not port.resets_connections or name.service in report.too_large:
@@ -147,26 +152,29 @@ class ConnectionDrainer(SyncObserver):
 
         If some may be left, another pass is scheduled. Raises KernelError if the kernel refuses.
         """
-        deleted_until, is_complete = self._clock() - self._grace, False
+        deleted_until = self._clock() - self._grace
+        ended: tuple[int, bool] | None = (0, False)
         try:
-            count, is_complete = self._end_connections(family, deleted_until)
+            ended = self._end_connections(family, deleted_until)
         finally:
-            with self._lock:
-                self._families[family].finish_pass(deleted_until, self._clock(), is_complete=is_complete)
-        return count
+            # Without a result, the pass is due again at the end of the sync that has interrupted it.
+            if ended is not None:
+                with self._lock:
+                    self._families[family].finish_pass(deleted_until, self._clock(), is_complete=ended[1])
+        return ended[0] if ended is not None else 0
 
-    def _end_connections(self, family: Family, deleted_until: float) -> tuple[int, bool]:
-        """Return how many connections were ended, and whether these are all."""
+    def _end_connections(self, family: Family, deleted_until: float) -> tuple[int, bool] | None:
+        """Return how many connections were ended, and whether these are all; None if a sync has begun."""
         lost = self._lost(family, deleted_until)
         if lost is None:
-            return 0, False
+            return None
         addresses = self._node_port_addresses(family) if lost.has_node_port() else frozenset()
         with open_flow_table(family.number, "TCP") as table:
-            dump = _dump(table, lost, addresses)
+            dump = _dump(family, table, lost, addresses)
             # An endpoint may be back since the dump began, and some of the listed connections may be new.
             lost = self._lost(family, deleted_until)
             if lost is None:
-                return 0, False
+                return None
             flows = [
                 flow for flow in dump.flows if lost.contain(flow.original_destination, flow.reply_source, addresses)
             ]
@@ -194,12 +202,15 @@ def _listed(names: tuple[ServicePortName, ...]) -> str:
     return ", ".join(map(str, names[:MAX_NAMES])) + (f" and {more} more" if more > 0 else "")
 
 
-def _dump(table: FlowTable, lost: LostConnections, node_port_addresses: frozenset[bytes]) -> FlowDump:
+def _dump(family: Family, table: FlowTable, lost: LostConnections, node_port_addresses: frozenset[bytes]) -> FlowDump:
     def is_lost(original_destination: bytes, reply_source: bytes) -> bool:
         return lost.contain(original_destination, reply_source, node_port_addresses)
 
-    endpoints = lost.all_endpoints()
+    endpoints = sorted(lost.all_endpoints())
+    if family is Family.IPV6:
+        # The kernel's filter has only the port of IPv6 endpoints (knft.kernel.conntrack_messages).
+        endpoints = list({endpoint[-PORT_BYTES:]: endpoint for endpoint in endpoints}.values())
     if len(endpoints) > MAX_FILTERED_DUMPS:
         return table.dump(is_lost)
-    dumps = [table.dump(is_lost, endpoint) for endpoint in sorted(endpoints)]
+    dumps = [table.dump(is_lost, endpoint) for endpoint in endpoints]
     return FlowDump([flow for each in dumps for flow in each.flows], all(each.complete for each in dumps))

@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import structs
 
@@ -127,10 +127,9 @@ class TableWriter:
         family, transaction = self._state.node.family, prepared.transaction
         endpoints, main = transaction.main_phase().split_endpoints(MAX_ELEMENTS, ENDPOINT_SETS)
         former = self._former_clients(snapshot, prepared)
-        declarations = self._declarations(transaction)
         match snapshot.table:
             case TableState.READY:
-                self._declare_missing(transaction, snapshot.programmed.containers)
+                self._declare_hashed_maps(transaction, snapshot.programmed.containers)
                 # A packet that entered the base chain before a commit sees new map elements but old rules. If a chain
                 # were created in the same commit as the element that leads to it, it would have none (6.18).
                 for piece in transaction.new_chains_phase(MAX_NEW_RULES):
@@ -140,24 +139,24 @@ class TableWriter:
                     self._table.commit(piece)
                 return self._commit_main(main)
             case TableState.MISSING if transaction.new_chains:
-                self._table.declare(declarations)
+                self._table.declare(self._declarations(transaction))
                 for piece in transaction.new_chains_phase(MAX_NEW_RULES):
                     self._table.commit(piece)
                 self._send_endpoints(endpoints)
                 self._table.commit(main)
             case TableState.MISSING:
-                self._table.create(declarations, transaction)
+                self._table.create(self._declarations(transaction), transaction)
             case TableState.INCOMPATIBLE:
                 clients = self._table.dynamic_elements().get(CLIENTS, {})
                 known = {key: value for key, value in clients.items() if _is_client(key)}
+                declarations = self._declarations(transaction)
                 self._table.replace(layout.whole_table(declarations, transaction, {CLIENTS: known | former}))
         return ()
 
-    def _declare_missing(self, transaction: Transaction, existing: Collection[str]) -> None:
-        """Declare the sets and maps that the first Service port with consistent hashing needs."""
-        declarations = self._declarations(transaction)
-        if layout.uses_hashing(transaction) and any(each.name not in existing for each in declarations.containers):
-            self._table.declare(declarations)
+    def _declare_hashed_maps(self, transaction: Transaction, existing: set[str]) -> None:
+        """Declare the maps that the first Service port with consistent hashing needs."""
+        if layout.uses_hashing(transaction) and not existing.issuperset(layout.HASHED_MAPS):
+            self._table.declare(layout.hashing_declarations(self._state.node.family))
 
     def _declarations(self, transaction: Transaction) -> Table:
         """Return the declarations of the sets and maps that the table needs after a transaction."""
@@ -220,8 +219,8 @@ class TableWriter:
         programmed.chains.update(written)
         programmed.record_deleted(written)
         programmed.chains.difference_update(prepared.emptied_chains)
-        if snapshot.is_full or layout.uses_hashing(transaction):
-            programmed.containers |= {each.name for each in self._declarations(transaction).containers}
+        if layout.uses_hashing(transaction):
+            programmed.containers |= layout.HASHED_MAPS
         for name, number in prepared.wide.items():
             if number is None:
                 self.wide.pop(name, None)

@@ -81,6 +81,10 @@ def test_history_tells_when_the_api_server_was_away(knft: ApiServerKnft, server:
         assert ended == outage | {"ended": ended["ended"]}
         assert outage["began"] < ended["ended"] < time.time()
         assert "\n    watched again since " in run_knft(knft.namespace, "history").stdout
+        server.cluster.put("endpointslices", endpoint_slice("web-1", "web", "10.244.1.77"))
+        knft.wait_until(lambda: bool(changes(knft)))
+        entries = json.loads(run_knft(knft.namespace, "history", "-o", "json").stdout)["entries"]
+        assert [each["type"] for each in entries[-2:]] == ["API server", "endpoints"]
 
 
 def test_history_names_slice_and_resource_version(knft: ApiServerKnft, server: FakeApiServer) -> None:

@@ -164,6 +164,18 @@ def test_outages_are_kept_with_their_first_reason(caplog: pytest.LogCaptureFixtu
     assert len(problems.outages()) == 2
 
 
+def test_outage_of_a_resource_ends_when_the_server_has_one(caplog: pytest.LogCaptureFixture) -> None:
+    log_check = LogCheck(caplog)
+    forbidden = RetryDecision(RetryWhen.BACK_OFF, "not allowed", affects_server=False, problem_kind="403")
+    for decision in (forbidden, REFUSED):
+        log_check.now += 1
+        log_check.problems.set_problem("nodes", decision)
+    assert log_check.problems.outages() == (
+        ServerOutage("nodes", "not allowed", 1, 2),
+        ServerOutage("", "connection refused", 2),
+    )
+
+
 def test_number_of_outages_is_limited(caplog: pytest.LogCaptureFixture) -> None:
     log_check = LogCheck(caplog)
     for second in range(3 * MAX_OUTAGES):

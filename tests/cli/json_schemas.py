@@ -1,4 +1,4 @@
-"""The JSON schemas of status, history and top: ``python -m tests.cli.write_golden`` writes them."""
+"""The JSON schemas of commands without a package of their own: ``python -m tests.cli.write_golden`` writes them."""
 
 import json
 from pathlib import Path
@@ -7,11 +7,19 @@ import jsonschema
 from msgspec import Struct
 
 import knft.cli
+from knft.cli.cleanup_report import CleanupDocument
 from knft.cli.status import StatusDocument
 from knft.cli.top_text import Top
+from knft.cli.version import Versions
 from knft.control.messages import History
 
-FORMS: dict[str, type[Struct]] = {"status": StatusDocument, "history": History, "top": Top}
+FORMS: dict[str, type[Struct]] = {
+    "cleanup": CleanupDocument,
+    "status": StatusDocument,
+    "history": History,
+    "top": Top,
+    "version": Versions,
+}
 
 
 def schema_file(command: str) -> Path:

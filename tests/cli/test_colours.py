@@ -10,7 +10,7 @@ from msgspec import structs
 from knft.cli.explain_text import format_explanation
 from knft.cli.lint_text import format_report
 from knft.cli.preflight_text import format_preflight
-from knft.cli.status_text import format_status
+from knft.cli.status_text import AuditConclusion, format_status
 from knft.preflight.checks import check
 from knft.preflight.facts import Facts
 from tests.cli.test_status_text import READY, STATES
@@ -40,6 +40,12 @@ def test_problem_of_a_ready_knft_is_yellow() -> None:
     families = {"IPv4": structs.replace(READY.families["IPv4"], state="failing")}
 
     assert format_status(structs.replace(READY, families=families), None, colours=True).startswith(YELLOW)
+
+
+@pytest.mark.parametrize(("is_equal", "colour"), [(True, GREEN), (False, YELLOW)])
+def test_conclusion_of_an_audit(colour: str, *, is_equal: bool) -> None:
+    audit = AuditConclusion("audit: done", is_equal=is_equal)
+    assert format_status(READY, None, audit=audit, colours=True).startswith(f"{colour}audit: done")
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def test_version_flag_prints_the_version(arguments: list[str]) -> None:
         (["render", "-f", "-", *NODE, "--node-ip", "::1,::2"], "--node-ip: two IPv6 values, ::1 and ::2"),
         (["render", "-f", "-", *NODE, "--cluster-cidr", "10.0.0.0/33"], "--cluster-cidr: '10.0.0.0/33' is not a CIDR"),
         (["render", "-f", "-", *NODE, "--service-cidr", "x"], "--service-cidr: 'x' is not a CIDR"),
-        (["render", "-f", "-", *NODE, "--nodeport-addresses", "localhost"], "are not served"),
+        (["render", "-f", "-", *NODE, "--nodeport-addresses", "localhost"], "only with the feature gate"),
         (["render", "-f", "-", *NODE, "--nodeport-addresses", "prim"], "--nodeport-addresses: 'prim' is not a CIDR"),
         (["render", "-f", "-", *NODE, "--masquerade-bit", "32"], "32 is not in the range"),
         (["render", "-f", "-", *NODE, "-o", "xml"], "'xml' is not one of"),

@@ -59,6 +59,12 @@ def test_text_and_page_warn_of_contested_frontends(contested: str) -> None:
     assert CONTESTED.replace("'", "&#39;") in _diff(*arguments, "-o", "html")
 
 
+def test_contested_frontend_is_a_warning_beside_captured_rules(contested: str, tmp_path: Path) -> None:
+    captured = tmp_path / "iptables-save"
+    captured.write_text("*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\n")
+    assert _warnings("-f", contested, *FLAGS, "--iptables-save", str(captured)).count(CONTESTED) == 1
+
+
 def test_contested_frontends_of_the_same_services_are_one_text() -> None:
     """A NodePort is one frontend in both families; of many texts, the last one counts the other frontends."""
 
@@ -71,10 +77,14 @@ def test_contested_frontends_of_the_same_services_are_one_text() -> None:
     (text,) = contested_frontends(same)
     assert text.startswith("contested: shop/a and shop/b claim 203.0.113.1:80/tcp and :30080/tcp; kube-proxy's choice ")
     assert text.endswith(" is not stable, knft gives them to shop/a")
+    (text,) = contested_frontends([lost("b", "a", "203.0.113.1")])
+    assert text.startswith("contested: shop/a and shop/b claim 203.0.113.1:80/tcp; ")
     many = [lost("a", f"b{number}", f"203.0.113.{number}") for number in range(7)]
     *named, last = contested_frontends(many)
     assert len(named) == 5
     assert last == "contested: several Services claim 2 more frontends; `knft lint` names all"
+    *_, last = contested_frontends(many[:6])
+    assert last == "contested: several Services claim 1 more frontend; `knft lint` names all"
 
 
 def test_missing_cluster_cidr_is_a_warning_if_packets_differ(tmp_path: Path) -> None:
@@ -102,5 +112,7 @@ def test_missing_cluster_cidr_is_no_warning_if_packets_do_not_differ(tmp_path: P
 def test_configuration_file_is_not_for_rendered_rules_of_kube_proxy(contested: str) -> None:
     with pytest.raises(UsageError, match="--config requires --live or captured rules, such as --iptables-save"):
         _diff("-f", contested, *WITHOUT_CIDR, "--config", "/dev/null")
+    with pytest.raises(UsageError, match="--masquerade-all cannot be used with --config; set the field in it"):
+        _diff("-f", contested, *WITHOUT_CIDR, "--live", "--config", "/dev/null", "--masquerade-all")
     with pytest.raises(UsageError, match="--config requires -f"):
         _diff("--live", "--config", "/dev/null")

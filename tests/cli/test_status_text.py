@@ -1,5 +1,6 @@
 """The text of ``knft status`` and ``knft history`` at 80 and 200 columns, and piped; and the selection of changes."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from msgspec import structs
 
 from knft.cli.history import endpoint_name, selector, service_name, since_text, since_time, unknown_service
 from knft.cli.history_text import Selection, format_history
-from knft.cli.status import MAX_AUDITS, audited_status
+from knft.cli.status import MAX_AUDITS, audited_status, read_leftovers
 from knft.cli.status_text import AuditConclusion, Leftovers, audit_conclusion, format_status, format_summary
 from knft.control.messages import (
     AuditStatus,
@@ -19,6 +20,7 @@ from knft.control.messages import (
     FamilyStatus,
     FirstSync,
     History,
+    LoopbackStatus,
     LosingClaims,
     NamedProblems,
     ServerOutage,
@@ -27,7 +29,7 @@ from knft.control.messages import (
     SyncFailure,
     TableChange,
 )
-from knft.errors import UsageError
+from knft.errors import KernelError, UsageError
 from knft.leftovers.messages import leftover_warning
 from knft.model.names import NamespacedName
 from knft.proxy_mode import Mode
@@ -242,9 +244,24 @@ def test_status_tells_when_the_api_server_was_heard_last(source: dict[str, Any],
 
 
 def test_conclusion_names_the_resources_that_cannot_be_watched() -> None:
-    source = SourceStatus("API server", "https://192.0.2.10:6443", ("refused",), unwatched_seconds={"nodes": 1.0})
+    seconds = {"services": 2.0, "nodes": 1.0}
+    source = SourceStatus("API server", "https://192.0.2.10:6443", ("refused",), unwatched_seconds=seconds)
     text = format_status(structs.replace(READY, source=source), None)
-    assert text.startswith("knft is ready, with problems: cannot watch nodes of the API server\n")
+    assert text.startswith("knft is ready, with problems: cannot watch nodes, services of the API server\n")
+
+
+def test_status_tells_which_nodeports_are_served_on_loopback() -> None:
+    assert "loopback" not in format_status(READY, None)
+    failed = NamedProblems(1, {"30080 of shop/web:http": "Address already in use"})
+    loopback = structs.replace(HEALTHY, loopback=LoopbackStatus(7, failed))
+    text = format_status(structs.replace(READY, families={"IPv4": loopback}), None)
+    assert text.startswith("knft is ready, with problems: IPv4: 1 NodePort not served on loopback\n")
+    found = text[text.index("  loopback") : text.index("  foreign")]
+    assert found == (
+        "  loopback    7 NodePorts served\n"
+        "  not served  1\n"
+        "              NodePort 30080 of shop/web:http: Address already in use\n"
+    )
 
 
 def audited(**families: AuditStatus | str | None) -> Status:
@@ -306,7 +323,17 @@ def test_text_of_a_status_after_an_audit_with_leftovers_of_kube_proxy(width: str
     ("status", "leftovers", "expected"),
     [
         (FOUND, Leftovers(), ["ready", "synced 3.2 s ago", "0 left out", "audit 500.0 ms ago, 3 differences"]),
+        (
+            audited(IPv4=AuditStatus(0.5, 3), IPv6=AuditStatus(0.4, 1)),
+            Leftovers(),
+            ["ready", "synced 3.2 s ago", "0 left out", "audit 500.0 ms ago, 4 differences"],
+        ),
         (READY, Leftovers(), ["ready", "synced 3.2 s ago", "0 left out", "audit none yet"]),
+        (
+            READY,
+            Leftovers(errors=("Permission denied",)),
+            ["ready", "synced 3.2 s ago", "0 left out", "audit none yet"],
+        ),
         (
             READY,
             LEFTOVERS,
@@ -358,6 +385,15 @@ def test_summary_of_a_status(status: Status, leftovers: Leftovers, expected: lis
     assert format_summary(status, leftovers) == "\t".join(["node-1", "0.1.0", *expected]) + "\n"
 
 
+def test_summary_of_a_service_that_both_families_leave_out() -> None:
+    """It counts once. knft is not ready, whatever else is wrong, and the last sync is that of either family."""
+    left_out = structs.replace(HEALTHY, left_out=TROUBLED.left_out)
+    families = {"IPv4": structs.replace(left_out, last_sync_age=62.0), "IPv6": left_out}
+    summary = format_summary(structs.replace(READY, problem="stopping", families=families))
+    assert summary.split("\t")[2:5] == ["not ready", "synced 3.2 s ago", "1 left out"]
+    assert summary.endswith("\tstopping; IPv4: 1 Service left out; IPv6: 1 Service left out\n")
+
+
 def test_summary_has_no_tabs_and_lines_of_other_programs() -> None:
     status = structs.replace(READY, problem="a\tb\nc")
     assert format_summary(status).split("\t")[-1] == "a\\tb\\nc\n"
@@ -373,7 +409,7 @@ PREVENTED = AuditStatus(0.1, error="a sync was running, or the last one had fail
         ([{"IPv4": None}, {"IPv4": PREVENTED}, {"IPv4": AuditStatus(0.0)}], 2, True),
         ([{"IPv4": None}, *[{"IPv4": PREVENTED}] * MAX_AUDITS], MAX_AUDITS, False),
         ([{"IPv4": None}, {"IPv4": PREVENTED, "IPv6": AuditStatus(0.0, 1)}], 1, False),
-        ([{"IPv4": "waiting"}], 0, False),
+        ([{"IPv4": "waiting", "IPv6": None}], 0, False),
         ([{"IPv4": "left"}, {"IPv4": "left"}], 1, False),
     ],
 )
@@ -386,6 +422,32 @@ def test_audit_that_a_sync_prevented_is_repeated_unless_it_found_a_difference(
     assert (len(requests), found.is_equal) == (audits, is_equal)
     assert msgspec.json.decode(answer, type=Status) == audited(**answers[-1])
     assert next(statuses, None) is None
+
+
+def test_failed_audit_of_a_table_that_is_left_now_is_not_repeated() -> None:
+    left = structs.replace(HEALTHY, state="left", audit=PREVENTED)
+    answer = msgspec.json.encode(structs.replace(READY, families={"IPv4": left}))
+    requests: list[None] = []
+    audited_status(lambda _: answer, lambda: requests.append(None), lambda: 100.0)
+    assert len(requests) == 1
+
+
+def test_audit_before_the_request_does_not_count() -> None:
+    """Reading the first status may have taken longer than the audit."""
+    answer = msgspec.json.encode(audited(IPv4=AuditStatus(50.0)))
+    times = iter([0.0, 100.0, 101.0])
+    _, found = audited_status(lambda _: answer, lambda: None, lambda: next(times))
+    assert found.text == "audit: IPv4: not compared: knft has not audited this table"
+
+
+def test_each_reason_why_leftovers_are_unknown_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def warnings(on_error: Callable[[KernelError], None]) -> Iterator[str]:
+        on_error(KernelError("refused"))
+        on_error(KernelError("refused"))
+        yield "found"
+
+    monkeypatch.setattr("knft.cli.status.leftover_warnings", warnings)
+    assert read_leftovers() == Leftovers(("found",), ("refused",))
 
 
 @pytest.mark.parametrize("width", WIDTHS)

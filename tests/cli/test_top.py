@@ -130,7 +130,7 @@ def test_order_of_rows() -> None:
 
 def test_json_output_has_the_selected_rows_of_services_and_frontends() -> None:
     found = selected_rows(TOP, Selection("frontend", "name", filter="shop/db"))
-    assert [row.service for row in found.services] == ["shop/db"]
+    assert [(row.service, row.frontend) for row in found.services] == [("shop/db", "")]
     assert [row.frontend for row in found.frontends] == ["10.96.0.2:80/tcp"]
     assert selected_rows(TOP, Selection(sorting="name")).services == TOP.services[::-1]
 

@@ -17,6 +17,7 @@ import pytest
 from deploy.installer import NAMES, record_installer
 from knft import __version__
 from knft.cli.installation import Method
+from tests.cli.json_schemas import validated
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
 from tests.support.nft_library_version import LIBRARY_VERSION
@@ -33,7 +34,7 @@ def version(*command: str, environment: dict[str, str] | None = None) -> Any:
         [*command, "version", "-o", "json"], capture_output=True, text=True, check=True, env=variables, cwd="/"
     )
     assert done.stderr == ""
-    return json.loads(done.stdout)
+    return validated("version", done.stdout)
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Writes the golden texts and JSON schemas of status, history and top: ``python -m tests.cli.write_golden``."""
+"""Writes the golden texts of status, history and top, and JSON schemas: ``python -m tests.cli.write_golden``."""
 
 import json
 

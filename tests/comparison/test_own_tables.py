@@ -1,24 +1,28 @@
 """knft's tables as the commands read them: the rules that libnftables lists, without the elements that packets add."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import yaml
 from msgspec.structs import replace
 
+from knft.errors import KernelError
 from knft.families import Family
 from knft.interpret import nftables
 from knft.interpret.rules import Collection, RuleSet
 from knft.kernel import listings
 from knft.kernel.listings import list_own_table_json, list_table_json
 from knft.kernel.process import WorkerProcess
+from knft.kernel.table import KernelTable
+from knft.nft.codec.listing import TableListing
 from tests.explain.shop import FLAGS, write_manifests
 from tests.support.knft_command import knft
 from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 
+READ = KernelTable.read
 CLIENT = {Family.IPV4: "198.51.100.77", Family.IPV6: "2001:db8:77::77"}
 WIDE = {
     "apiVersion": "v1",
@@ -92,7 +96,7 @@ def test_missing_table_is_none(library: WorkerProcess) -> None:
 def test_table_that_knft_cannot_read_is_listed_by_libnftables(
     programmed: Namespace, library: WorkerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has a verdict that knft never writes, or transactions of other programs interrupt each reading."""
+    """It has a verdict that knft never writes, or transactions of other programs interrupt each of three readings."""
 
     def own() -> str:
         return list_own_table_json(library, Family.IPV4, "knft") or ""
@@ -104,5 +108,28 @@ def test_table_that_knft_cannot_read_is_listed_by_libnftables(
     programmed.run(["nft", f"delete {where} {element}"])
     assert CLIENT[Family.IPV4] not in own()
 
-    monkeypatch.setattr(listings, "_generation", itertools.count().__next__)
+    generations = itertools.count()
+    monkeypatch.setattr(listings, "_generation", generations.__next__)
     assert CLIENT[Family.IPV4] in own()
+    assert next(generations) == 2 * 3
+    monkeypatch.setattr(listings, "_generation", iter((1, 2, 2, 2)).__next__)
+    assert CLIENT[Family.IPV4] not in own()
+
+
+def _unreadable(table: KernelTable) -> TableListing:
+    found = READ(table)
+    assert found is not None
+    return replace(found, unreadable=frozenset({"service-ips"}))
+
+
+def _refused(_: KernelTable) -> TableListing:
+    msg = "refused"
+    raise KernelError(msg)
+
+
+@pytest.mark.parametrize("read", [_unreadable, _refused])
+def test_table_of_which_knft_cannot_read_all_elements_is_listed_by_libnftables(
+    library: WorkerProcess, monkeypatch: pytest.MonkeyPatch, read: Callable[[KernelTable], TableListing]
+) -> None:
+    monkeypatch.setattr(KernelTable, "read", read)
+    assert CLIENT[Family.IPV4] in (list_own_table_json(library, Family.IPV4, "knft") or "")

@@ -169,7 +169,7 @@ def test_failed_cleanup_exits_with_status_1_and_removes_the_rest(namespace: Name
     done = namespace.run([*KNFT, "run", "--cleanup"], check=False)
     assert done.returncode == 1, done.stderr
     last = done.stderr.splitlines()[-1]
-    error = "cannot remove all of knft's tables; see the errors above"
+    error = "cannot remove all of knft's tables: 1 failure, see above; run the command again"
     assert last == f"knft: {error}"
     assert "table ip6 kube-proxy: removed" in done.stdout
 

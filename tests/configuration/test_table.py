@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from knft.cli.commands import cli, run
 from knft.cli.go_flags import GoOption
+from knft.config import LOCALHOST_GATE
 from knft.configuration.document import default_document, get_field
 from knft.configuration.gates import GATES
 from knft.configuration.options import Kind, Support
@@ -302,6 +303,27 @@ def test_known_gate_warns_or_is_rejected(gate: str, on: bool) -> None:  # noqa: 
     )
     settings = load(flag, PRIMARY_FLAG)
     assert (settings.warnings, settings.document["featureGates"]) == (warnings, {gate: on})
+
+
+LOCALHOST_GATE_FLAG = f"--feature-gates={LOCALHOST_GATE}=true"
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_gate_of_localhost_nodeports_has_an_effect_with_loopback_addresses(*, on: bool) -> None:
+    gate = f"--feature-gates={LOCALHOST_GATE}={str(on).lower()}"
+    settings = load(gate, "--nodeport-addresses=primary,127.0.0.0/8,::1/128")
+    assert settings.warnings == ()
+    assert settings.config.localhost_nodeports is on
+    assert settings.document["nodePortAddresses"] == ["primary", "127.0.0.0/8", "::1/128"]
+
+
+def test_keyword_localhost_needs_the_gate() -> None:
+    settings = load(LOCALHOST_GATE_FLAG, "--nodeport-addresses=primary,localhost")
+    assert settings.warnings == ()
+    assert settings.config.nodeport_addresses == ("primary", "127.0.0.0/8", "::1/128")
+    assert settings.document["nodePortAddresses"] == ["primary", "localhost"]
+    with pytest.raises(ConfigurationError, match="only with the feature gate"):
+        load("--nodeport-addresses=primary,localhost")
 
 
 def test_unknown_gate_is_rejected() -> None:

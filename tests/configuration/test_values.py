@@ -9,8 +9,8 @@ from tests.configuration.loading import config_text, config_with_paths, load
 from tests.support.kube_objects import parametrize_cases
 
 LOCALHOST = (
-    "NodePorts on loopback addresses are not served, as in kube-proxy's nftables mode; "
-    "leave out 'localhost' and connect to a node address or the cluster IP"
+    "NodePorts are served on loopback addresses only with the feature gate KubeProxyNFTablesLocalhostNodePorts; set "
+    "it, or leave out 'localhost' and connect to a node address or the cluster IP"
 )
 PORTS = "is not an IP address and a port such as 0.0.0.0:10256 or [::]:10256"
 A_CIDR = "is not a CIDR such as 10.244.0.0/16 or fd00:10:244::/48"

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from knft.control.audit import WAIT_SECONDS, audit_now
-from knft.control.messages import AUDIT_PATH, AUDITS_PATH
+from knft.control.client import ask, decode
+from knft.control.messages import AUDIT_PATH, AUDITS_PATH, Audits
 from knft.errors import ControlError
 from tests.control.daemon import UNNOTICED_CHANGES, ControlledKnft
 from tests.support.knft_command import knft
@@ -19,6 +20,8 @@ def test_audit_of_right_tables_exits_with_0(daemon: ControlledKnft) -> None:
     assert done.stdout.splitlines()[0] == "audit: no differences"
     found = [family["audit"] for family in daemon.ask("status")["families"].values()]
     assert [(each["differences"], each["error"]) for each in found] == [(0, "")] * 2
+    with daemon.namespace.entered():
+        assert decode(ask(AUDITS_PATH), Audits).requested is None
 
 
 @pytest.mark.kernel

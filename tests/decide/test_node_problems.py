@@ -110,6 +110,15 @@ CASES = {
         nodeports="no IPv6 address accepts NodePorts: the node has none; "
         f"give the node's address with --node-ip{V6_LISTED}",
     ),
+    "NodePorts on loopback addresses only": AddressCase(
+        _node(V4, "192.0.2.11"),
+        Config("node-1", nodeport_addresses=("127.0.0.0/8", "::1/128"), localhost_nodeports=True),
+    ),
+    "loopback addresses without the feature gate": AddressCase(
+        _node(V4, "192.0.2.11"),
+        Config("node-1", nodeport_addresses=("127.0.0.0/8", "::1/128")),
+        nodeports=f"no IPv4 address accepts NodePorts: none is in --nodeport-addresses{V4_LISTED}",
+    ),
     "loopback address": AddressCase(
         _node(V4, "127.0.0.1"),
         Config("node-1", node_ips=("127.0.0.1",)),

@@ -1,4 +1,4 @@
-"""deploy/kustomize/node-knft.sh with a kubectl that runs the command of the pod here: which command, and its answer."""
+"""deploy/kustomize/node-knft.sh, and node-command.sh, which it runs, with a kubectl that runs the command here."""
 
 import json
 import os
@@ -30,6 +30,8 @@ case "$*" in
         shift
         echo "$@" >>"$FAKE/commands"
         "$@" ;;
+    *" get pod knft-command-"*) cat "$FAKE/status" ;;
+    *" logs knft-command-"*) cat "$FAKE/logs" ;;
     *) echo "unexpected: kubectl $*" >&2; exit 1 ;;
 esac
 """
@@ -64,21 +66,21 @@ class Fake:
         """Write an answer of kubectl."""
         (self.folder / name).write_text(text)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start the script in a process group of its own."""
+    def start(self, *arguments: str, script: str = "node-knft.sh") -> subprocess.Popen[str]:
+        """Start a script in a process group of its own."""
         environment = {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}", "FAKE": str(self.folder)}
         # A shell cannot trap a signal that was ignored when it started, as in a job that runs in the background.
-        command = ["env", "--default-signal", "sh", str(FOLDER / "node-knft.sh"), *arguments]
+        command = ["env", "--default-signal", "sh", str(FOLDER / script), *arguments]
         pipe = subprocess.PIPE
         return subprocess.Popen(
             command, env=environment, stdout=pipe, stderr=pipe, text=True, start_new_session=True, restore_signals=True
         )
 
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run the script."""
-        with self.start(*arguments) as script:
-            output, errors = script.communicate()
-        return subprocess.CompletedProcess(script.args, script.returncode, output, errors)
+    def run(self, *arguments: str, script: str = "node-knft.sh") -> subprocess.CompletedProcess[str]:
+        """Run a script."""
+        with self.start(*arguments, script=script) as process:
+            output, errors = process.communicate()
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
     @property
     def commands(self) -> list[str]:
@@ -102,6 +104,7 @@ def fake(tmp_path: Path) -> Fake:
         ("preflight", f"preflight --filename=- --node=node-1 --config={CONFIG}"),
         ("diff -o json", f"diff --live --filename=- --node=node-1 --config={CONFIG} -o json"),
         ("trace --to [::1]:80", f"trace --filename=- --node=node-1 --config={CONFIG} --to [::1]:80"),
+        ("preflight --detect-local-mode NodeCIDR", "preflight --filename=- --node=node-1 --detect-local-mode NodeCIDR"),
         ("diff --cluster-cidr=10.0.0.0/8", "diff --live --filename=- --node=node-1 --cluster-cidr=10.0.0.0/8"),
     ],
 )
@@ -126,17 +129,59 @@ def test_all_nodes_have_a_line_each_and_the_highest_status(fake: Fake) -> None:
     done = fake.run("--all", "preflight")
     assert done.stdout == "node-1: ready to switch, from objects\nnode-2: not ready: 1 problem, from objects\n"
     assert done.returncode == 3
+    fake.answer("nodes", "node-2 node-1")
+    assert fake.run("--all", "preflight").returncode == 3
     fake.answer("nodes", "node-1 node-3")
     done = fake.run("--all", "preflight")
     assert done.stdout == "node-1: ready to switch, from objects\nnode-3: no answer: exit status 1\n"
     assert done.returncode == 1
     fake.answer("nodes", "")
-    assert "no node with label kubernetes.io/os=linux" in fake.run("--all", "preflight").stderr
+    done = fake.run("--all", "preflight")
+    assert "no node with label kubernetes.io/os=linux" in done.stderr
+    assert done.returncode == 1
+
+
+def test_objects_are_read_again_for_each_node(fake: Fake) -> None:
+    """A change after that would be a difference."""
+    fake.program("knft", f'read -r first; echo "$first"; echo later >{fake.folder}/objects.yaml')
+    assert fake.run("--all", "diff").stdout == "node-1: objects\nnode-2: later\n"
+
+
+def test_command_does_not_run_without_the_objects(fake: Fake) -> None:
+    (fake.folder / "objects.yaml").unlink()
+    done = fake.run("node-1", "preflight")
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert not (fake.folder / "commands").exists()
+
+
+def test_no_file_is_left(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = fake.folder / "tmp"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    assert fake.run("node-1", "preflight").returncode == 0
+    assert list(folder.iterdir()) == []
 
 
 def test_status_of_one_node_is_that_of_the_command(fake: Fake) -> None:
     assert fake.run("node-2", "preflight").returncode == 3
     assert len(fake.deleted) == 1
+
+
+def test_several_commands_at_once_have_pods_of_their_own(fake: Fake) -> None:
+    for _ in range(2):
+        fake.run("node-1", "preflight")
+    assert len(set(fake.deleted)) == 2
+
+
+def test_output_of_a_program_without_standard_input_is_that_of_its_log(fake: Fake) -> None:
+    fake.answer("status", "4")
+    fake.answer("logs", "line\n")
+    done = fake.run("node-1", "true", script="node-command.sh")
+    assert (done.stdout, done.returncode, fake.commands) == ("line\n", 4, ["true"])
+    (fake.folder / "status").unlink()
+    done = fake.run("node-1", "true", script="node-command.sh")
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert len(fake.deleted) == 2
 
 
 def test_unknown_node_is_an_error(fake: Fake) -> None:

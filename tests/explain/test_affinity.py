@@ -5,15 +5,16 @@ from typing import Any
 
 import pytest
 
-from knft.cli.explain_text import format_explanation
+from knft.cli.explain_text import _affinity, format_explanation
 from knft.explain.affinity import Client, with_affinity
 from knft.explain.explanation import Explanation
 from knft.explain.outcomes import Probes
 from knft.explain.sentences import Sentence
 from knft.explain.sources import KernelSource
 from knft.families import Family
+from knft.interpret.outcomes import AffinityEntry
 from knft.model.objects import EndpointSlice, Service
-from tests.explain.sources import NODE_IP, explained, of_objects, of_rules
+from tests.explain.sources import NODE_IP, explained, of_objects, of_rules, served
 from tests.explain.statements import checked_statements
 from tests.support.kube_objects import endpoint, endpoint_slice, service, service_port
 
@@ -79,11 +80,11 @@ def _texts(found: Explanation) -> list[str]:
 
 def test_clients_of_each_endpoint_are_counted() -> None:
     objects, rules = of_objects(*_sticky()), of_rules(*_sticky())
-    entries = KernelEntries(rules, {LOCAL: 1_000_000, "10.244.2.99:1": 3})
+    entries = KernelEntries(rules, {LOCAL: 999_997, REMOTE: 3, "10.244.2.99:1": 3})
     for source in (objects, rules):
         found = with_affinity(explained("web", source), lambda: rules.probes, entries, None)
         (port,) = found.ports
-        assert {each.endpoint: each.clients for each in port.endpoints} == {LOCAL: 1_000_000, REMOTE: 0}
+        assert {each.endpoint: each.clients for each in port.endpoints} == {LOCAL: 999_997, REMOTE: 3}
         assert (port.clients, found.pinned) == (1_000_000, ())
         text = format_explanation(found, None)
         assert "affinity  ClientIP, 10800 s; affinity entries: 1 000 000\n" in text
@@ -122,7 +123,9 @@ def test_client_without_entries() -> None:
     assert _texts(found) == [
         f"client {CLIENT.address} has no affinity entry on this node that its connections to default/web:http use"
     ]
-    other = with_affinity(explained("web", sticky), lambda: rules.probes, entries, Client(Family.IPV6, "2001:db8::7"))
+    # The kernel may have the table of one family only.
+    ipv4 = {Family.IPV4: rules.probes[Family.IPV4]}
+    other = with_affinity(explained("web", sticky), lambda: ipv4, entries, Client(Family.IPV6, "2001:db8::7"))
     assert _texts(other) == ["web has no IPv6 frontend, so client 2001:db8::7 is not pinned to an endpoint"]
     unknown = with_affinity(explained("shop/none", sticky), lambda: rules.probes, entries, CLIENT)
     assert unknown == explained("shop/none", sticky)
@@ -140,6 +143,29 @@ def test_service_port_without_affinity_reads_no_entries() -> None:
         f"default/web:http has no session affinity, so client {CLIENT.address} is not pinned to an endpoint"
     ]
     assert (found.ports[0].clients, found.ports[0].endpoints[0].clients) == (None, None)
+
+
+def test_entries_of_the_owner_of_a_contested_frontend_do_not_count() -> None:
+    """``KernelEntries`` requires that only endpoint IDs of web are asked for."""
+    claimed: dict[str, Any] = {"external_ips": ("203.0.113.5",)}
+    rival = served("rival", "10.96.0.11", session_affinity="ClientIP", **claimed)
+    objects = (*rival, *_sticky(**claimed))
+    rules = of_rules(*objects)
+    for source in (of_objects(*objects), rules):
+        (port,) = with_affinity(explained("web", source), lambda: rules.probes, KernelEntries(rules, {}), None).ports
+        assert {each.endpoint: each.clients for each in port.endpoints} == {LOCAL: 0, REMOTE: 0}
+        assert _affinity(port) == "ClientIP, 10800 s; affinity entries: 0"
+    (port,) = explained("web", of_objects(*objects)).ports
+    assert [each.what for each in port.frontends if not each.is_owned] == ["203.0.113.5:80/tcp"]
+
+
+def test_sets_of_earlier_versions_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their elements have other keys."""
+    entries: Mapping[AffinityEntry, str] = {("ip knft affinity", (1, 2)): LOCAL}
+    monkeypatch.setattr(Probes, "affinity_endpoints", lambda *_: entries)
+    rules = of_rules(*_sticky())
+    found = with_affinity(explained("web", rules), lambda: rules.probes, KernelEntries(rules, {}), None)
+    assert found.ports[0].clients is None
 
 
 @pytest.mark.parametrize("client", [NODE_IP, "10.244.1.11"])

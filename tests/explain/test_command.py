@@ -17,8 +17,10 @@ import knft.explain.explanation as form
 from knft.cli.explain_text import format_explanation
 from knft.cli.manifests import read_manifests
 from knft.comparison.explained import object_source
+from knft.comparison.live import LiveKnft
+from knft.comparison.rendered import knft_rules
 from knft.config import Config
-from knft.errors import KnftError
+from knft.errors import CaptureError, KnftError
 from knft.explain.affinity import Client, with_affinity
 from knft.explain.connections import ConnectionCount, with_connections
 from knft.explain.sentences import Sentence
@@ -26,9 +28,13 @@ from knft.explain.sources import ObjectSource
 from knft.families import Family
 from knft.model.plan import FrontendKey
 from tests.explain.shop import FLAGS, explain_in, invoke, source, write_manifests
+from tests.explain.sources import CONFIG, served
 from tests.explain.used_endpoints import check_used_endpoints
+from tests.lint.objects import endpoint, endpoint_slice, node, node_port
 from tests.support.json_schema import schema_of
 from tests.support.knft_command import KNFT
+from tests.support.knft_command import write_manifests as write_objects
+from tests.support.memory_daemon import MemoryDaemon
 
 SCHEMA = Path(form.__file__).with_name("explanation.schema.json")
 GOLDEN = Path(__file__).parent / "golden"
@@ -138,6 +144,7 @@ def test_pods_that_rules_do_not_know_are_like_other_hosts(manifests: Path) -> No
         ("shop/frontend", (), True),
         ("shop/frontend", ("--cluster-cidr", "10.244.0.0/16"), False),
         ("shop/frontend", ("--detect-local-mode", "NodeCIDR"), False),
+        ("shop/rival", (), False),
         ("10.96.9.9:80/tcp", (), False),
         ("shop/unknown", (), False),
     ],
@@ -148,6 +155,43 @@ def test_missing_cluster_cidr_is_a_warning_if_outcomes_depend_on_it(
     done = invoke(what, "-f", str(manifests), "--node", "node-1", *flags, "-o", "json")
     notes = [text for text in json.loads(done.stdout)["warnings"] if text.startswith("no --cluster-cidr: packets from")]
     assert len(notes) == has_note
+
+
+def test_missing_cluster_cidr_is_a_warning_if_only_the_outcome_at_a_node_port_depends_on_it(tmp_path: Path) -> None:
+    """With policy Local, pods are sent to the endpoint on the other node, and other clients are not."""
+    found = node_port(externalTrafficPolicy="Local")
+    write_objects(tmp_path, (found, endpoint_slice(endpoint(2)), node(1)))
+    flags = ("-f", str(tmp_path), "--node", "node-1", "--masquerade-all", "--nodeport-addresses", "all")
+    (warning,) = json.loads(invoke("shop/web", *flags, "-o", "json").stdout)["warnings"]
+    assert warning.startswith("no --cluster-cidr: packets from")
+
+
+def test_missing_cluster_cidr_is_a_warning_beside_the_kernel_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_objects(tmp_path, (node_port(), endpoint_slice(), node(1)))
+    rules = knft_rules(read_manifests((str(tmp_path),)), Config("node-1"))
+    monkeypatch.setattr("knft.comparison.live.read_live_knft", lambda: LiveKnft(rules, frozenset()))
+    found = json.loads(invoke("shop/web", "-f", str(tmp_path), "--node", "node-1", "--live", "-o", "json").stdout)
+    assert [each["kind"] for each in found["kernel"]] == [Sentence.KERNEL_EQUAL.kind]
+    (warning,) = found["warnings"]
+    assert warning.startswith("no --cluster-cidr: packets from")
+
+
+def test_kernel_that_cannot_be_read_is_an_error_if_a_client_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the running knft's explanation has no word about the client."""
+    daemon = MemoryDaemon(CONFIG)
+    daemon.add(*served("web", "10.96.0.10"))
+
+    def fail() -> LiveKnft:
+        msg = "cannot be read"
+        raise CaptureError(msg)
+
+    monkeypatch.setattr("knft.comparison.live.read_live_knft", fail)
+    monkeypatch.setattr("knft.control.object_reader.ObjectReader", lambda: daemon.reader)
+    assert "the kernel's rules were not compared: cannot be read" in invoke("web").stdout
+    with pytest.raises(CaptureError, match="cannot be read"):
+        invoke("web", "--client", CLIENT.address)
 
 
 def _read(terminal: int) -> bytes:

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import pytest
 from msgspec.structs import replace
 
+from knft.config import Config
 from knft.model.annotations import Annotations
 from knft.model.objects import Labels, LoadBalancerIngress
 from tests.explain.sources import CONFIG, NODE_IP, explained, first_line, of_objects, of_rules, served
@@ -385,3 +386,57 @@ def test_address_is_named_in_its_canonical_form() -> None:
     assert first_line("01.2.3.4", of_objects()) == (
         "no Service has 1.2.3.4, and it is in no Service CIDR: knft does not translate packets to it"
     )
+
+
+class TestNodePortsOnLoopback:
+    """With the feature gate, a process of knft serves NodePorts at 127.0.0.1 and ::1."""
+
+    SERVING = replace(CONFIG, nodeport_addresses=("primary", "127.0.0.0/8"), localhost_nodeports=True)
+    OBJECTS = (
+        service(
+            ports=(service_port(node_port=30080), service_port(53, "dns", "UDP", node_port=30053)), type="NodePort"
+        ),
+        _slice_of("web", endpoint("10.244.2.11", node="node-2"), endpoint("10.244.1.11", node="node-1")),
+    )
+    NOTE = (
+        "a process of knft serves the NodePort at 127.0.0.1:30080, too: each connection of a process of this node "
+        "reaches one of {} endpoints, with this node's address as the source"
+    )
+
+    def _notes(self, what: str, *objects: Any, config: Config = SERVING) -> list[list[str]]:
+        found = explained(what, of_objects(*objects, config=config))
+        return [[note.text for note in port.notes] for port in found.ports]
+
+    def test_service_port_has_a_note(self) -> None:
+        note = self.NOTE.format(2)
+        (notes,) = self._notes("web:http", *self.OBJECTS)
+        assert note in notes
+        assert self._notes("web:http", *self.OBJECTS, config=CONFIG) == [[each for each in notes if each != note]]
+        assert self._notes("web:dns", *self.OBJECTS) == [[]]
+
+    def test_policy_local_leaves_the_endpoints_on_this_node(self) -> None:
+        changed = replace(self.OBJECTS[0], spec=replace(self.OBJECTS[0].spec, external_traffic_policy="Local"))
+        (notes,) = self._notes("web:http", changed, self.OBJECTS[1])
+        assert self.NOTE.format(1) in notes
+
+    def test_loopback_address_is_a_frontend(self) -> None:
+        source = of_objects(*self.OBJECTS, config=self.SERVING)
+        assert first_line("127.0.0.1:30080", source) == (
+            "127.0.0.1:30080/tcp is the NodePort of default/web:http, which a process of knft serves at this address; "
+            "2 of 2 IPv4 endpoints of default/web:http get connections"
+        )
+        (port,) = explained("127.0.0.1:30080", source).ports
+        assert len(port.endpoints) == 2
+
+    @pytest.mark.parametrize("what", ["127.0.0.2:30080", "127.0.0.1:30081", "127.0.0.1:30053/udp", "[::1]:30080"])
+    def test_other_loopback_addresses_ports_and_protocols_are_not_served(self, what: str) -> None:
+        assert "a process of knft" not in first_line(what, of_objects(*self.OBJECTS, config=self.SERVING))
+
+    def test_without_endpoints_it_is_not_served(self) -> None:
+        source = of_objects(self.OBJECTS[0], config=self.SERVING)
+        assert "a process of knft" not in first_line("127.0.0.1:30080", source)
+        assert not any(self._notes("web:http", self.OBJECTS[0]))
+
+    def test_rules_alone_do_not_tell(self) -> None:
+        source = of_rules(*self.OBJECTS, config=self.SERVING)
+        assert "a process of knft" not in first_line("127.0.0.1:30080", source)

@@ -17,12 +17,18 @@ REPORT = """<testsuites><testsuite>
 <testcase classname="tests.sync.test_transactions" name="d"><skipped message="no"/></testcase>
 <testcase classname="tests.cli.test_render" name="e"><skipped message="no"/></testcase>
 </testsuite></testsuites>"""
+RAN = {
+    "tests/packets/test_scenarios.py": 1,
+    "tests/packets/test_invalid_packets.py": 1,
+    "tests/kernel": 1,
+    "tests/sync": 1,
+}
 
 
 def test_skipped_tests_are_not_counted(tmp_path: Path) -> None:
     report = tmp_path / "junit.xml"
     report.write_text(REPORT)
-    assert dict(count(report)) == dict(zip(TESTS, (1, 1, 1, 1, 0), strict=True))
+    assert dict(count(report)) == dict.fromkeys(TESTS, 0) | RAN
 
 
 @pytest.mark.parametrize(

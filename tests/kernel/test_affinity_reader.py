@@ -16,6 +16,7 @@ from knft.kernel.process import WorkerProcess
 from knft.nft.codec.tables import declarations_text
 from knft.render import layout
 from knft.render.names import CLIENTS, TABLE
+from tests.kernel.test_counter_reader import counted_steps
 from tests.support.lab.namespace import Namespace
 from tests.support.waiting import wait_until
 
@@ -67,6 +68,14 @@ def test_clients_are_counted_by_endpoint(namespace: Namespace, library: WorkerPr
     _wait_for_counts(namespace, family)
 
 
+def test_equal_forms_are_decoded_together(library: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    _declare(library, Family.IPV4)
+    _add(library, Family.IPV4, *_many(Family.IPV4, 3000))
+    steps = counted_steps(monkeypatch)
+    counts, _ = _count(Family.IPV4, IDS)
+    assert len(steps) < sum(counts.values())
+
+
 def _wait_for_counts(namespace: Namespace, family: Family) -> Counter[int]:
     """Wait until the entries are counted as nft lists them, and return their numbers.
 
@@ -93,6 +102,9 @@ def test_entries_of_a_client_have_the_time_that_is_left(library: WorkerProcess, 
     assert 900 < found[7] <= 1000
     assert client_seconds(*where, [8, *IDS], client).keys() == {7, 8}
     assert client_seconds(*where, IDS, client.replace("7", "9")) == {}
+    # Another program can add one without a timeout.
+    _add(library, family, f"{client} . 9")
+    assert client_seconds(*where, [7, 9], client).keys() == {7}
 
 
 def test_memory_and_time_are_limited(library: WorkerProcess) -> None:

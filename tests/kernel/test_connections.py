@@ -1,11 +1,13 @@
 """Conntrack entries of all protocols of Services, counted by a key."""
 
 import tracemalloc
+from typing import Any
 
 import pytest
 
 from knft.decide.stale_flows import packed_socket
 from knft.families import Family
+from knft.kernel import netlink_dump
 from knft.kernel.connections import Connection, count_connections, open_connections
 from tests.support.conntrack_entries import Entry, add_entries, add_many_entries
 from tests.support.lab.namespace import Namespace
@@ -37,6 +39,21 @@ def test_entries_of_zone_0_are_counted(namespace: Namespace, family: Family) -> 
     found = count_connections(family, lambda each: each if each.destination == service else None)
     assert found == {Connection("TCP", service, pod): 2, Connection("UDP", service, pod): 3}
     assert {each.protocol for each in open_connections(family)} == {"UDP"}
+
+
+def test_entries_of_an_interrupted_list_count_once(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel sends the list again."""
+    del namespace
+    add_entries(_entries(Family.IPV4))
+    stream = netlink_dump.stream
+
+    def stream_twice(*arguments: Any) -> None:
+        stream(*arguments)
+        stream(*arguments)
+
+    monkeypatch.setattr(netlink_dump, "stream", stream_twice)
+    assert count_connections(Family.IPV4, lambda each: each.protocol) == {"TCP": 2, "UDP": 4}
+    assert len(open_connections(Family.IPV4)) == 4
 
 
 def test_memory_does_not_depend_on_the_number_of_entries(namespace: Namespace) -> None:

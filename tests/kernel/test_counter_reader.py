@@ -10,6 +10,7 @@ from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.counter_reader import _add_list, read_counters
 from knft.kernel.process import WorkerProcess
+from knft.kernel.set_element_messages import find_attribute, have_same_form
 from knft.kernel.set_reader import SetReader
 from knft.nft.codec.tables import declarations_text
 from knft.nft.objects import Contents
@@ -50,6 +51,34 @@ def test_counters_are_those_that_nft_lists(namespace: Namespace, library: Worker
     by_port = {(raw[-8], int.from_bytes(raw[-4:-2], "big"), packets) for raw, packets in found[name].items()}
     assert by_port == {(protocol, port, packets) for (_, protocol, port), packets in listed.items()}
     assert not any(found[other] for other in COUNTER_SETS - {name})
+
+
+def test_equal_forms_are_decoded_together(library: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not each element by itself: that takes ten times as long. Their numbers of packets and bytes differ."""
+    library.run(declarations_text(layout.declarations(Family.IPV4, counters=True)))
+    _add_elements(library, Family.IPV4, "service-connections")
+    steps = counted_steps(monkeypatch)
+    assert len(read_counters(Family.IPV4.number, "knft", ["service-connections"])["service-connections"]) == ELEMENTS
+    assert len(steps) < ELEMENTS
+
+
+def counted_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets an item for each attribute that is looked for in a set's elements."""
+    steps: list[int] = []
+
+    def find(data: bytes, start: int, end: int, wanted: int) -> range:
+        steps.append(wanted)
+        return find_attribute(data, start, end, wanted)
+
+    monkeypatch.setattr("knft.kernel.set_element_messages.find_attribute", find)
+    return steps
+
+
+@pytest.mark.parametrize(("elements", "is_same"), [(b"a1a2", True), (b"a1b2", False), (b"a1a2a", False)])
+def test_elements_have_the_same_form_if_only_variable_bytes_differ(elements: bytes, *, is_same: bool) -> None:
+    """Each has two bytes, of which the second one is variable."""
+    assert have_same_form(elements, 2, [range(1, 2)]) is is_same
+    assert not have_same_form(b"a1a", 2, [range(2)])
 
 
 def test_missing_set_is_an_error(library: WorkerProcess) -> None:

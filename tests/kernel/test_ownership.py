@@ -70,6 +70,7 @@ def test_second_knft_and_cleanup_report_owned_tables(
         return
     message = "table {0} knft is owned by another process: stop the other knft instance first"
     lines = [f"knft: cannot remove table {family} knft: {message.format(family)}" for family in ("ip", "ip6")]
+    lines.append("knft: cannot remove all of knft's tables: 2 failures, see above; run the command again")
     assert (cleanup.returncode, cleanup.stderr.splitlines()) == (1, lines)
     with WorkerProcess() as library:
         second = live_daemon(Config("node-1", service_cidrs=("10.96.0.0/16",)), library)

@@ -67,6 +67,12 @@ def test_message_that_is_not_read_in_time_is_an_error(pipe: tuple[int, int]) -> 
         send(pipe[1], bytes(1 << 20), SOON)
 
 
+def test_full_pipe_is_an_error_without_a_time_to_wait(pipe: tuple[int, int]) -> None:
+    os.set_blocking(pipe[1], False)
+    with pytest.raises(BlockingIOError):
+        send(pipe[1], bytes(1 << 20))
+
+
 def test_slow_reader_gets_the_whole_message(pipe: tuple[int, int]) -> None:
     os.set_blocking(pipe[1], False)
     message = os.urandom(1 << 20)

@@ -47,7 +47,7 @@ def test_second_cleanup_finds_nothing(old_node: OldNode) -> None:
         "ip6tables-nft: nothing found\n"
         "iptables-legacy: nothing found\n"
         "ip6tables-legacy: nothing found\n"
-        "ipsets: none found\n"
+        "ipsets: nothing found\n"
         "table ip kube-proxy: not found\n"
         "table ip6 kube-proxy: not found\n"
     )
@@ -124,8 +124,8 @@ def test_shared_chains_stay_if_iptables_is_removed_before_ipvs(old_node: OldNode
     old_node.add_ipvs_mode(backend)
     old_node.add_iptables_mode(backend)
     output = old_node.cleanup("iptables")
-    kept = "kept 5 chains that another mode of kube-proxy uses too; remove them with --kube-proxy all"
-    assert f"iptables-{backend}: {kept}\n" in output
+    kept = "5 kept, since another mode of kube-proxy uses them too; remove them with --kube-proxy all"
+    assert f"iptables-{backend}: chains: {kept}\n" in output
     after_first = old_node.rules()[f"iptables-{backend}"]
     chains = set(re.findall(r"^:(KUBE-\S+)|-[jg] (KUBE-\S+)", after_first, re.MULTILINE))
     names = {name for pair in chains for name in pair}
@@ -145,7 +145,10 @@ def test_chain_that_a_foreign_chain_jumps_to_stays_and_is_named(old_node: OldNod
     foreign = "*nat\n-A CNI-HOSTPORT-DNAT -p tcp --dport 8443 -j KUBE-MARK-MASQ\n-A OUTPUT -j KUBE-MARK-MASQ\nCOMMIT\n"
     old_node.restore(backend, leftovers.IPV4, foreign)
     output = old_node.cleanup("iptables")
-    assert f"iptables-{backend}: kept nat KUBE-MARK-MASQ, since a chain of another program jumps to it\n" in output
+    assert (
+        f"iptables-{backend}: chain in table nat: KUBE-MARK-MASQ: kept, since a chain of another program jumps to it\n"
+        in output
+    )
     remaining = {line for line in old_node.rules()[f"iptables-{backend}"].splitlines() if "KUBE-MARK-MASQ" in line}
     assert remaining == {
         ":KUBE-MARK-MASQ - [0:0]",

@@ -88,7 +88,7 @@ def test_dry_run_lists_what_cleanup_removes_of_knft(old_node: OldNode) -> None:
 
 def test_dry_run_is_possible_while_knft_runs(old_node: OldNode, tmp_path: Path) -> None:
     with KnftRun(old_node.namespace, tmp_path):
-        *tables, note = knft(old_node.namespace, "cleanup", "--dry-run").stdout.splitlines()
+        note, *tables = knft(old_node.namespace, "cleanup", "--dry-run").stdout.splitlines()
         assert [re.sub(", with [0-9].*: ", ": ", each) for each in tables] == [
             "table ip knft: would be removed",
             "table ip6 knft: would be removed",

@@ -16,10 +16,20 @@ import knft.lint.report as form
 from knft.cli.commands import cli
 from knft.cli.lint_text import format_report
 from knft.config import Config
+from knft.control.messages import SourceStatus
 from knft.control.object_reader import ObjectReader
 from knft.errors import KnftError, NoDaemonError
 from knft.source.decode import decode
-from tests.lint.objects import TWO_NODES, Object, endpoint, endpoint_slice, node_port, service, service_cidr
+from tests.lint.objects import (
+    TWO_NODES,
+    Object,
+    endpoint,
+    endpoint_slice,
+    load_balancer,
+    node_port,
+    service,
+    service_cidr,
+)
 from tests.lint.test_broken_clusters import FOLDER as BROKEN
 from tests.lint.test_checks import linted
 from tests.support.json_schema import schema_of
@@ -41,7 +51,7 @@ def invoke(*arguments: str, stdin: str | None = None) -> Result:
 
 def written(folder: Path, *objects: Object) -> str:
     """Write objects to a new folder, and return its path."""
-    folder.mkdir()
+    folder.mkdir(parents=True)
     write_manifests(folder, objects)
     return str(folder)
 
@@ -75,13 +85,22 @@ RUNNING_OBJECTS = (
 CHANGED = node_port(externalTrafficPolicy="Local", trafficDistribution="PreferClose")
 
 
-def report_of_running(folder: Path, *changed: Object) -> form.LintReport:
-    """Return the report about a change of objects of a running knft on node-2, whose PID is 4242."""
-    daemon = MemoryDaemon(Config("node-2", cluster_cidrs=("10.244.0.0/16",)), ("192.0.2.12",))
-    items = {"apiVersion": "v1", "kind": "List", "items": RUNNING_OBJECTS}
+def running(*objects: Object, **settings: Any) -> MemoryDaemon:
+    """Return a running knft on node-2, whose interfaces have one address."""
+    daemon = MemoryDaemon(Config("node-2", cluster_cidrs=("10.244.0.0/16",), **settings), ("192.0.2.12",))
+    items = {"apiVersion": "v1", "kind": "List", "items": objects}
     daemon.add(*decode(json.dumps(items).encode()).objects)
+    return daemon
+
+
+def report_of_running(
+    folder: Path, *changed: Object, daemon: MemoryDaemon | None = None, flags: tuple[str, ...] = ()
+) -> form.LintReport:
+    """Return the report about a change of objects of a running knft, whose PID is 4242."""
+    daemon = daemon or running(*RUNNING_OBJECTS)
+    part = written(folder / "part", *(changed or (CHANGED,)))
     with patch("knft.control.object_reader.ObjectReader", lambda: daemon.reader):
-        found = report_of("-f", written(folder / "part", *(changed or (CHANGED,))), "--against-daemon")
+        found = report_of("-f", part, "--against-daemon", *flags)
     own = f"the running knft (pid {os.getpid()})"
     return structs.replace(found, notes=tuple(each.replace(own, "the running knft (pid 4242)") for each in found.notes))
 
@@ -186,6 +205,57 @@ def test_partial_manifests_have_only_the_changed_objects(tmp_path: Path) -> None
     assert piped.stdout.startswith("packets of 1 Service are treated differently on 2 of 2 nodes; ")
 
 
+def test_partial_manifests_do_not_replace_objects_of_other_kinds(tmp_path: Path) -> None:
+    """An EndpointSlice may have the name of a Service."""
+    before = written(tmp_path / "before", service(), endpoint_slice(name="web"), *TWO_NODES)
+    part = written(tmp_path / "part", endpoint_slice(endpoint(1), name="web"))
+    change = report_of("-f", part, "--partial", "--against", before, *POD_CIDR).change
+    assert change is not None
+    assert {each.service for each in change.traffic} == {"shop/web:http"}
+    assert all(each.after.startswith("reaches 10.244.1.11:8080") for each in change.traffic)
+
+
+def test_invalid_objects_before_a_partial_change_stay_findings(tmp_path: Path) -> None:
+    invalid = service("api", clusterIP="10.96.0.11", ports=[{"name": "http", "port": 70_000}])
+    before = written(tmp_path / "before", service(), invalid, endpoint_slice(), *TWO_NODES)
+    part = written(tmp_path / "part", service(externalIPs=["203.0.113.9"]))
+    found = report_of("-f", part, "--partial", "--against", before, *POD_CIDR)
+    assert [each.id for each in found.findings if each.severity == "problem"] == ["invalid-object"]
+    assert found.change is not None
+    assert [each.id for each in found.change.new_findings] == ["external-ips"]
+
+
+def test_service_that_gets_a_frontend_of_a_changed_one_is_compared(tmp_path: Path) -> None:
+    contested: Object = {"externalIPs": ["203.0.113.9"]}
+    heir = service("zoo", clusterIP="10.96.0.12", created="2026-02-01T00:00:00Z", **contested)
+    objects = (heir, endpoint_slice(), endpoint_slice(endpoint(2, 12), service="zoo"), *TWO_NODES)
+    before = written(tmp_path / "before", service(**contested), *objects)
+    part = written(tmp_path / "part", service())
+    change = report_of("-f", part, "--partial", "--against", before, *POD_CIDR).change
+    assert change is not None
+    assert {each.example.partition(" --to=")[2] for each in change.traffic} == {"203.0.113.9:80/tcp"}
+    assert all(each.after.startswith("reaches 10.244.2.12:8080") for each in change.traffic)
+
+
+def test_changed_nodes_and_service_cidrs_concern_all_services(tmp_path: Path) -> None:
+    web = node_port(clusterIP="10.97.0.1")
+    before = written(tmp_path / "before", web, endpoint_slice(), TWO_NODES[0])
+    moved = {**TWO_NODES[0], "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.111"}]}}
+    arguments = ("--partial", "--against", before, *POD_CIDR)
+    change = report_of("-f", written(tmp_path / "node", moved), *arguments).change
+    assert change is not None
+    assert "shop/web:http" in {each.service for each in change.traffic}
+    change = report_of("-f", written(tmp_path / "cidr", service_cidr("10.97.0.1/32")), *arguments).change
+    assert change is not None
+    assert change.traffic == ()
+
+
+def test_messages_about_skipped_objects_are_printed(tmp_path: Path) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    done = invoke("-f", written(tmp_path / "objects", service(), pod))
+    assert done.stderr.endswith("/objects.yaml: Pod skipped (1)\n")
+
+
 def new_service(name: str, node_port: int = 32769, **spec: Any) -> Object:
     """Return a NodePort Service as a server-side dry run prints it."""
     ports = [{"name": "http", "port": 80, "nodePort": node_port}]
@@ -236,19 +306,27 @@ def test_known_addresses_of_new_services_are_checked(tmp_path: Path) -> None:
     before = written(tmp_path / "before", web, endpoint_slice(), CIDRS, *TWO_NODES)
     slices = [endpoint_slice(service=name) for name in ("newa", "newb")]
     newa = new_service("newa", 30080, externalIPs=["203.0.113.9"], created="2026-02-01T00:00:00Z")
-    part = written(tmp_path / "part", newa, new_service("newb", externalIPs=["203.0.113.10"]), *slices)
+    newc = load_balancer("203.0.113.11", clusterIP="10.96.0.0")
+    newc["metadata"]["name"] = "newc"
+    slices.append(endpoint_slice(service="newc"))
+    part = written(tmp_path / "part", newa, new_service("newb", externalIPs=["203.0.113.10"]), newc, *slices)
     arguments = ("-f", part, "--partial", "--against", before, *POD_CIDR)
     found = report_of(*arguments)
     assert found.notes == (
         "new Service shop/newa: its cluster IP is not known before it is created (10.96.0.0 is a placeholder)",
         NOT_KNOWN.format("newb").partition(";")[0],
+        "new Service shop/newc: its cluster IP is not known before it is created (10.96.0.0 is a placeholder)",
     )
     (contested,) = (each for each in found.findings if each.severity == "problem")
     assert (contested.id, contested.object) == ("contested-frontend", "shop/newa")
     assert contested.what.startswith("frontend 203.0.113.9:80/tcp ")
     assert found.change is not None
     examples = {each.service: each.example.partition(" --to=")[2] for each in found.change.traffic}
-    assert examples == {"shop/newa:http": "192.0.2.11:30080/tcp", "shop/newb:http": "203.0.113.10:80/tcp"}
+    assert examples == {
+        "shop/newa:http": "192.0.2.11:30080/tcp",
+        "shop/newb:http": "203.0.113.10:80/tcp",
+        "shop/newc:http": "203.0.113.11:80/tcp",
+    }
     assert invoke(*arguments).exit_code == 3
 
 
@@ -263,6 +341,54 @@ def test_placeholder_node_port_of_a_changed_service(tmp_path: Path) -> None:
     assert (found.problems, found.change and found.change.traffic) == (0, ())
     again = written(tmp_path / "again", changed, endpoint_slice(), CIDRS, *TWO_NODES)
     assert report_of("-f", written(tmp_path / "same", changed), "--partial", "--against", again, *POD_CIDR).notes == ()
+
+
+def test_requested_node_ports_of_a_changed_service_are_checked(tmp_path: Path) -> None:
+    """Although the second one is what the API server could have allocated after the first one."""
+    before = written(tmp_path / "before", service(), endpoint_slice(), CIDRS, *TWO_NODES)
+    ports = [{"name": name, "port": port, "nodePort": 30000 + port} for name, port in (("http", 80), ("other", 81))]
+    slices = endpoint_slice(ports=[{"name": name, "port": 8080, "protocol": "TCP"} for name in ("http", "other")])
+    part = written(tmp_path / "part", service(type="NodePort", ports=ports), slices)
+    found = report_of("-f", part, "--partial", "--against", before, *POD_CIDR)
+    assert found.notes == ()
+    assert found.change is not None
+    node_ports = {each.example.rpartition(":")[2] for each in found.change.traffic if each.service == "shop/web:other"}
+    assert "30081/tcp" in node_ports
+
+
+def test_service_that_was_of_type_external_name_has_placeholders_too(tmp_path: Path) -> None:
+    external = service("newa", type="ExternalName", externalName="web.example", clusterIP="")
+    before = written(tmp_path / "before", external, endpoint_slice(), CIDRS, *TWO_NODES)
+    part = written(tmp_path / "part", new_service("newa"))
+    found = report_of("-f", part, "--partial", "--against", before, *POD_CIDR)
+    assert found.notes == (NOT_KNOWN.format("newa"),)
+    assert found.problems == 0
+    assert found.change is not None
+    assert found.change.traffic == ()
+
+
+def test_placeholder_health_check_ports_are_not_contested(tmp_path: Path) -> None:
+    before = written(tmp_path / "before", service(), endpoint_slice(), CIDRS, *TWO_NODES)
+    spec: Object = {"type": "LoadBalancer", "externalTrafficPolicy": "Local", "healthCheckNodePort": 32770}
+    changed = [new_service(name) | {"spec": new_service(name)["spec"] | spec} for name in ("newa", "newb")]
+    found = report_of("-f", written(tmp_path / "part", *changed), "--partial", "--against", before, *POD_CIDR)
+    assert (len(found.notes), {each.id for each in found.findings}) == (2, {"load-balancer-without-address"})
+
+
+@pytest.mark.parametrize(
+    "spec", [{"clusterIP": "None"}, {"type": "ExternalName", "externalName": "web.example", "clusterIP": ""}]
+)
+def test_new_services_without_rules_have_no_note(tmp_path: Path, spec: Object) -> None:
+    before = written(tmp_path / "before", service(), endpoint_slice(), CIDRS, *TWO_NODES)
+    part = written(tmp_path / "part", service("newa", **spec))
+    assert report_of("-f", part, "--partial", "--against", before, *POD_CIDR).notes == ()
+
+
+def test_new_service_may_have_endpoint_slices_before_the_change(tmp_path: Path) -> None:
+    before = written(tmp_path / "before", endpoint_slice(service="newa"), CIDRS, *TWO_NODES)
+    part = written(tmp_path / "part", new_service("newa"))
+    found = report_of("-f", part, "--partial", "--against", before, *POD_CIDR)
+    assert found.notes == (NOT_KNOWN.format("newa").partition(";")[0],)
 
 
 def test_new_service_without_selector_needs_endpoint_slices(tmp_path: Path) -> None:
@@ -335,6 +461,22 @@ def test_running_knft_has_the_objects_before_a_change(tmp_path: Path) -> None:
     (note,) = found.notes
     assert note.startswith("the objects before the change are those of the running knft (pid 4242)")
     assert note.endswith("on its node only, and findings about fields that knft does not keep count as new")
+    assert report_of_running(tmp_path / "partial", flags=("--partial",)) == found
+
+
+def test_running_knft_knows_the_addresses_of_its_interfaces(tmp_path: Path) -> None:
+    """It may have no Node object."""
+    daemon = running(node_port(), endpoint_slice(), nodeport_addresses=("all",))
+    change = report_of_running(tmp_path, node_port(externalTrafficPolicy="Local"), daemon=daemon).change
+    assert change is not None
+    assert {each.example.partition(" --to=")[2] for each in change.traffic} == {"192.0.2.12:30080/tcp"}
+
+
+def test_notes_tell_that_the_objects_of_the_running_knft_may_be_old(tmp_path: Path) -> None:
+    daemon = running(*RUNNING_OBJECTS)
+    daemon.source = SourceStatus("API server", "https://192.0.2.10:6443", unwatched_seconds={"services": 300.0})
+    _, warning = report_of_running(tmp_path, daemon=daemon).notes
+    assert warning.startswith("knft has not watched services since ")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from knft.cli.commands import diff
+from knft.cli.commands.rule_sets import diff
 from knft.model.objects import ObjectChange
 from knft.source.paths import read_paths
 

@@ -214,6 +214,17 @@ def test_connections_of_a_service_that_keeps_them_continue(node: DrainedNode, ve
     assert node.ended == 0
 
 
+@each_family
+def test_connections_to_an_endpoint_that_policies_exclude_continue(node: DrainedNode, version: plan.Version) -> None:
+    """With policy Local, new connections reach the endpoint on this node only; the other one still exists."""
+    with _connected(node, version, [_service(), _endpoints("remote-1")]) as opened:
+        assert opened.servers() == {"remote-1"}
+        local = _service(internalTrafficPolicy="Local", externalTrafficPolicy="Local")
+        node.apply([local, _endpoints("local-1", "remote-1")])
+        assert opened.outcomes() == {"echo"}
+    assert node.ended == 0
+
+
 HARMLESS_CHANGES: dict[str, list[dict[str, Any]]] = {
     "the endpoint terminates": [_endpoints("local-1", ready=False, serving=True, terminating=True)],
     "the endpoint terminates and no longer serves": [
@@ -223,10 +234,6 @@ HARMLESS_CHANGES: dict[str, list[dict[str, Any]]] = {
     "the endpoint is in another slice": [
         _endpoints(),
         {**_endpoints("local-1"), "metadata": {"name": "web-2", "labels": {"kubernetes.io/service-name": "web"}}},
-    ],
-    "policies exclude the endpoint": [
-        _service(internalTrafficPolicy="Local", externalTrafficPolicy="Local"),
-        _endpoints("local-1", "remote-1"),
     ],
     "an external address is removed": [
         _annotated(service("web", 30, {"name": "http", "port": SERVICE_PORT}), "reset"),

@@ -7,7 +7,7 @@ import pytest
 
 from knft.render import affinity, wide
 from tests.packets.connections_under_churn import run_churn
-from tests.packets.in_flight import run_layout_changes
+from tests.packets.in_flight import assert_none_lost, run_layout_changes
 from tests.support.lab.topology import Lab
 
 CONNECTIONS = 21_000
@@ -45,7 +45,7 @@ def test_packet_finds_an_endpoint_when_its_service_becomes_wide(
     def change_layout() -> None:
         monkeypatch.setattr(wide, "COPIES_FACTOR", next(factors))
 
-    result = run_layout_changes(lab_with_clients, tmp_path, seed=7, times=100, change_layout=change_layout)
-    print(result)
-    assert result.lost == []
-    assert result.during_commit > 50
+    assert_none_lost(
+        lambda seed: run_layout_changes(lab_with_clients, tmp_path, seed, times=100, change_layout=change_layout),
+        during_commit=50,
+    )

@@ -31,7 +31,9 @@ ONLY_KUBE_PROXY = (
         ("kubernetes_build_info",),
         "version skew alerts compare it with the API server's version; knft has `knft_build_info`",
     ),
-    MetricException(("kubernetes_feature_enabled",), "no feature gate changes what knft does"),
+    MetricException(
+        ("kubernetes_feature_enabled",), "a single feature gate changes what knft does; `/configz` has its value"
+    ),
     MetricException(
         ("registered_metrics_total", "hidden_metrics_total", "disabled_metrics_total", "cardinality_enforcement_*"),
         "describe kube-proxy's own metrics registry",

@@ -96,6 +96,11 @@ SERVICE_COUNTER_METRICS = {
 """Those with ``--service-counters``."""
 INVALID_PACKET_METRICS = {"kubeproxy_iptables_ct_state_invalid_dropped_packets_total": ExpectedMetric("counter")}
 """Those with ``--drop-invalid-packets``."""
+LOCALHOST_NODEPORT_METRICS = {
+    "kubeproxy_nftables_localhost_nodeport_listeners": ExpectedMetric("gauge", BY_FAMILY),
+    "kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total": ExpectedMetric("counter", BY_FAMILY),
+}
+"""Those with the gate KubeProxyNFTablesLocalhostNodePorts."""
 
 SLI_METRICS = {
     "kubernetes_healthcheck": ExpectedMetric("gauge", ("name", "type")),
@@ -103,18 +108,16 @@ SLI_METRICS = {
 }
 
 OTHER_MODE = "only in kube-proxy's other modes"
-GATE = "feature gate is off by default (docs/behaviour/nftables.md#loopback-nodeports)"
 ABSENT_METRICS = {
     "kubeproxy_sync_proxy_rules_iptables_restore_failures_total": OTHER_MODE,
     "kubeproxy_sync_proxy_rules_iptables_partial_restore_failures_total": OTHER_MODE,
     "kubeproxy_sync_proxy_rules_iptables_total": OTHER_MODE,
     "kubeproxy_sync_proxy_rules_iptables_last": OTHER_MODE,
     "kubeproxy_iptables_localhost_nodeports_accepted_packets_total": OTHER_MODE,
-    "kubeproxy_nftables_localhost_nodeport_listeners": GATE,
-    "kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total": GATE,
-    "kubeproxy_nftables_localhost_nodeport_rejected_packets_total": GATE,
+    **dict.fromkeys(LOCALHOST_NODEPORT_METRICS, "the feature gate is off by default"),
+    "kubeproxy_nftables_localhost_nodeport_rejected_packets_total": "knft has no rules that reject these packets",
     "kubernetes_build_info": "version skew alerts compare it with the API server's version; knft has knft_build_info",
-    "kubernetes_feature_enabled": "no feature gate changes what knft does",
+    "kubernetes_feature_enabled": "a single feature gate changes what knft does; `/configz` has its value",
     "registered_metrics_total": "describes kube-proxy's own registry",
     "hidden_metrics_total": "describes kube-proxy's own registry",
     "disabled_metrics_total": "describes kube-proxy's own registry",

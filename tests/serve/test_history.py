@@ -361,6 +361,8 @@ def test_failed_syncs_are_one_entry_until_a_sync_succeeds(harness: RecordedHarne
 def test_failed_first_sync_is_listed(harness: RecordedHarness) -> None:
     harness.history.sync_failed(Family.IPV6, 0.1, "refused")
     assert [(each.family, each.ended) for each in failures(harness)] == [("IPv6", None)]
+    harness.sync_and_record()
+    assert [(each.family, each.ended) for each in failures(harness)] == [("IPv6", None)]
 
 
 def test_failures_are_bounded_and_remove_no_others(harness: RecordedHarness) -> None:

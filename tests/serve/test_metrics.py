@@ -10,11 +10,16 @@ import pytest
 from msgspec import structs
 
 from knft.families import Family
+from knft.forwarder.forwarder import Forwarder
+from knft.forwarder.messages import Report
+from knft.serve.localhost_nodeports import LocalhostNodePortsCollector
+from knft.serve.metrics import Metrics
 from tests.serve.expected_metrics import (
     ABSENT_METRICS,
     INVALID_PACKET_METRICS,
     KNFT_METRICS,
     KUBE_PROXY_METRICS,
+    LOCALHOST_NODEPORT_METRICS,
     PROCESS_METRICS,
     SERVICE_COUNTER_METRICS,
     SLI_METRICS,
@@ -114,6 +119,21 @@ def test_dropped_invalid_packets_are_a_metric_with_the_option(namespace: Namespa
         node.monitoring.kernel_counters.read()
         found = _parse_metrics(node.get(METRICS, "/metrics").body.decode())
     assert {name: found[name] for name in INVALID_PACKET_METRICS} == INVALID_PACKET_METRICS
+
+
+def test_nodeports_on_loopback_are_metrics_with_the_gate() -> None:
+    """The failures of processes that have ended are counted, too."""
+    forwarder = Forwarder()
+    forwarder.report = Report({"IPv4": 7}, {"IPv4": 2, "IPv6": 1})
+    forwarder._forget_report()
+    forwarder.report = Report({"IPv4": 3}, {"IPv4": 1})
+    metrics = Metrics()
+    metrics.register(LocalhostNodePortsCollector(list(Family), forwarder))
+    text = metrics.scrape().decode()
+    found = _parse_metrics(text)
+    assert {name: found[name] for name in LOCALHOST_NODEPORT_METRICS} == LOCALHOST_NODEPORT_METRICS
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if line.startswith("kubeproxy_nftables_localhost"))
+    assert [float(value) for value in values.values()] == [3, 0, 3, 1]
 
 
 def _service_series(node: MonitoredNode) -> dict[str, float]:

@@ -4,10 +4,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from msgspec.structs import replace
 
-from knft.control.messages import FamilyStatus, SourceStatus
+from knft.control.messages import FamilyStatus, LoopbackStatus, NamedProblems, SourceStatus
 from knft.errors import UnavailableError
 from knft.families import Family
+from knft.forwarder.forwarder import Forwarder
+from knft.forwarder.messages import ListenFailure, Report
 from knft.kernel.notifications import ForeignChange
 from knft.nft.transaction import Transaction
 from knft.serve.last_syncs import LastSyncs
@@ -31,7 +34,8 @@ class StatusNode:
         observers = (health, last_syncs)
         self.daemon = Daemon((self.harness.proxier,), self.harness.dispatcher, self._audit_table, observers)
         source = SourceStatus("manifests", "/manifests")
-        self._sources = StatusSources("node-1", now(), now, self.daemon, health, last_syncs, lambda: source)
+        self.forwarder = Forwarder()
+        self.sources = StatusSources("node-1", now(), now, self.daemon, health, last_syncs, lambda: source)
         self.harness.apply(service("web"), *slices("web", (11, 12)))
 
     @contextmanager
@@ -43,7 +47,7 @@ class StatusNode:
         raise UnavailableError(msg)
 
     def family(self) -> FamilyStatus:
-        return read_status(self._sources).families["IPv4"]
+        return read_status(self.sources).families["IPv4"]
 
     def queue_change(self) -> None:
         self.harness.apply(*slices("web", (12, 13)))
@@ -100,6 +104,17 @@ def test_each_losing_claim_is_listed(node: StatusNode) -> None:
         f"Service port default/b:http does not get frontend {address} 80/TCP, which Service port default/a:http owns"
         for address in addresses
     ]
+
+
+def test_nodeports_on_loopback_are_counted_and_failures_named(node: StatusNode) -> None:
+    assert node.daemon.sync()
+    assert node.family().loopback is None
+    failed = ListenFailure("IPv4", 30080, "default/web:http", "Address already in use")
+    other = ListenFailure("IPv6", 30080, "default/web:http", "Address already in use")
+    node.forwarder.report = Report({"IPv4": 7, "IPv6": 5}, failed=(failed, other))
+    node.sources = replace(node.sources, forwarders={Family.IPV4: node.forwarder})
+    reasons = {"30080 of default/web:http": "Address already in use"}
+    assert node.family().loopback == LoopbackStatus(7, NamedProblems(1, reasons))
 
 
 def test_last_audit_is_listed(node: StatusNode) -> None:

@@ -18,7 +18,6 @@ NODE_ADDRESSES = ("192.0.2.11", "192.0.2.12", "198.51.100.1", "2001:db8:1::11", 
 Traits = dict[str, Any]
 Draw = Callable[[Random], Any]
 
-_LOAD_BALANCING = "knft.dev/load-balancing"
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _PORT_NAMES = ("http", "", "dns")
 _ZONES = ("zone-a", "zone-b")
@@ -85,6 +84,11 @@ def _endpoints(rng: Random) -> dict[int, Traits]:
     return {number: _endpoint(rng) for number in rng.sample(range(1, 9), rng.randint(0, 5))}
 
 
+_DRAINED_SINCE = "2026-01-02T00:00:00Z"
+"""The creation time of the Services that have the annotation ``knft.dev/drain``."""
+_HASHED = {(4, None): "maglev", (4, "2026-01-01T00:00:00Z"): "source-hash"}
+"""The annotation ``knft.dev/load-balancing`` by number of the cluster IP and creation time."""
+
 SERVICE: Mapping[str, Draw] = {
     "type": _mostly(_choice("NodePort", "LoadBalancer"), _choice("ClusterIP", "ExternalName")),
     "families": _mostly(_choice(("IPv4", "IPv6"), ("IPv6", "IPv4")), _choice(("IPv4",), ("IPv6",))),
@@ -96,10 +100,8 @@ SERVICE: Mapping[str, Draw] = {
     "externalTrafficPolicy": _choice(None, "Cluster", "Local"),
     "affinity": _choice({}, {}, {"sessionAffinity": "ClientIP"}, _sticky(5), _sticky(60)),
     "loadBalancerSourceRanges": _sample(_RANGES, 4),
-    "created": _choice(None, "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"),
+    "created": _choice(None, "2026-01-01T00:00:00Z", _DRAINED_SINCE),
     "labels": _mostly(_choice({}), _choice({"service.kubernetes.io/service-proxy-name": "another"})),
-    "load_balancing": _mostly(_choice({}), _choice(*({_LOAD_BALANCING: value} for value in ("maglev", "source-hash")))),
-    "annotations": _choice({}, {}, {"knft.dev/drain": "reset"}),
 }
 
 SLICE: Mapping[str, Draw] = {
@@ -170,12 +172,19 @@ def _service(name: str, traits: Traits) -> dict[str, Any]:
         "metadata": {
             "name": name,
             "labels": traits["labels"],
-            "annotations": traits["annotations"] | traits["load_balancing"],
+            "annotations": _annotations(traits),
             "creationTimestamp": traits["created"],
         },
         "spec": spec | {field: traits[field] for field in same} | traits["affinity"],
         "status": {"loadBalancer": {"ingress": traits["ingress"]}},
     }
+
+
+def _annotations(traits: Traits) -> dict[str, str]:
+    """Return annotations that other traits determine: nothing is drawn, so that histories of the pinned seeds stay."""
+    load_balancing = _HASHED.get((traits["number"], traits["created"]))
+    annotations = {"knft.dev/drain": "reset"} if traits["created"] == _DRAINED_SINCE else {}
+    return annotations | ({"knft.dev/load-balancing": load_balancing} if load_balancing else {})
 
 
 def _cluster_ip(family: str, number: int | None) -> str:

@@ -1,7 +1,8 @@
 """A FlowCleaner with real syncs, and counters of its netlink requests."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,7 @@ from tests.support.kernel_harness import CONFIG, KernelHarness
 class RecordingCleaner:
     """A FlowCleaner; ``deletions`` records its callbacks: family and number of deleted flows."""
 
-    def __init__(
-        self, harness: KernelHarness, config: Config = CONFIG, *, grace: float = 0.0, **clocks: Callable[[], float]
-    ) -> None:
+    def __init__(self, harness: KernelHarness, config: Config = CONFIG, *, grace: float = 0.0, **clocks: Any) -> None:
         """Create the cleaner, with the system's clocks unless ``clocks`` replaces them."""
         self.harness = harness
         self.deletions: list[tuple[Family, int]] = []

@@ -6,6 +6,7 @@ from msgspec import structs
 from knft.errors import KernelError
 from knft.families import Family
 from knft.nft.codec.listing import TableListing
+from knft.sync.observer import MAX_NAMES, audit_result
 from tests.support.kernel_harness import (
     CONFIG,
     FOREIGN_OBJECTS,
@@ -127,3 +128,10 @@ def test_audit_during_commit_is_skipped(namespace: Namespace) -> None:
     with pytest.raises(KernelError):
         proxier.audit(failing)
     assert proxier.audit(table) == 0
+
+
+def test_result_of_an_audit_names_chains_and_sets_once_and_not_all() -> None:
+    elements = [("chain-00", (number,)) for number in range(3)]
+    found = audit_result([*elements, *((f"chain-{number:02}", ()) for number in range(40))])
+    assert (found.differences, found.error) == (43, "")
+    assert found.names == tuple(f"chain-{number:02}" for number in range(MAX_NAMES))

@@ -54,6 +54,20 @@ def test_unexpected_error_does_not_end_the_audits(
     assert caplog.messages == ["the audit failed unexpectedly; please report this"] * 2
 
 
+def test_audit_that_fails_unexpectedly_has_ended() -> None:
+    """Otherwise ``knft status --audit`` waits for it."""
+    stop = threading.Event()
+
+    def audit() -> bool:
+        stop.set()
+        return bool(1 / 0)
+
+    schedule = AuditSchedule(audit)
+    requested = schedule.request()
+    schedule.run(stop)
+    assert schedule.ended == requested
+
+
 def test_requests_during_an_audit_share_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request is not answered by an audit that began before it, and two audits never run at the same time."""
     monkeypatch.setattr("knft.sync.audit_schedule.PAUSE_SECONDS", 0.0)

@@ -66,6 +66,17 @@ def test_thread_checks_flows_after_each_relevant_sync(running: RecordingCleaner)
     ]
 
 
+def test_end_of_each_sync_wakes_a_pass_that_waits_for_it(
+    recording_cleaner: RecordingCleaner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    woken: list[bool] = []
+    monkeypatch.setattr(recording_cleaner.cleaner._sync_ended, "notify_all", lambda: woken.append(True))
+    recording_cleaner.sync()
+    after_success = len(woken)
+    recording_cleaner.cleaner.sync_failed(Family.IPV4, 0.1, "refused")
+    assert 0 < after_success < len(woken)
+
+
 def test_sync_without_changes_of_udp_endpoints_does_not_wake_the_thread(
     recording_cleaner: RecordingCleaner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

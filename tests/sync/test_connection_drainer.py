@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import pytest
+from msgspec import structs
 
+from knft.decide.lost_endpoints import LostConnections
 from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.addresses import local_addresses
 from knft.kernel.conntrack import FlowDump, FlowTable
-from knft.sync import connection_drainer
-from knft.sync.connection_drainer import GRACE_SECONDS, MAX_FILTERED_DUMPS, ConnectionDrainer
+from knft.sync.connection_drainer import GRACE_SECONDS, MAX_FILTERED_DUMPS, MAX_REPEAT_SECONDS, ConnectionDrainer
 from knft.sync.flow_cleaner import FlowCleaner
 from tests.support.conntrack_entries import Entry, add_entries, add_many_entries, client_endpoints, listed_entries
 from tests.support.fake_clock import FakeClock
@@ -117,10 +118,55 @@ def test_nothing_ends_while_a_sync_may_bring_the_endpoint_back(
         patch.setattr(FlowTable, "dump", dump_during_sync)
         assert drained.pass_after(GRACE_SECONDS)
     assert listed_entries(4) == set(entries)
-    assert not drained.pass_after(1000)
+    assert not drained.pass_after(0.1)
     drained.sync()
     assert drained.pass_after(0)
     assert listed_entries(4) == set()
+
+
+def test_quarantined_service_port_keeps_its_connections(drained: Drained) -> None:
+    """Its rules still lead to the endpoint. They end when a sync has removed it from the rules."""
+    entries = _entries(1)
+    add_entries(entries)
+    drained.harness.apply(*_web([2]))
+    proxier = drained.harness.proxiers[Family.IPV4]
+    report = proxier.sync()
+    quarantined = dict.fromkeys(report.changed_service_ports, "refused for the test")
+    drained.drainer.sync_succeeded(structs.replace(report, quarantined=quarantined), proxier.state)
+    assert not drained.pass_after(1000)
+    drained.drainer.sync_succeeded(report, proxier.state)
+    drained.pass_after(GRACE_SECONDS)
+    assert listed_entries(4) == set()
+
+
+def test_endpoint_is_forgotten_if_the_kernel_refuses_for_long(
+    drained: Drained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = _entries(1)
+    add_entries(entries)
+    drained.sync(*_web([2]))
+    with monkeypatch.context() as patch:
+        patch.setattr(FlowTable, "dump", _refuse)
+        assert drained.pass_after(GRACE_SECONDS)
+        assert drained.pass_after(MAX_REPEAT_SECONDS)
+    assert not drained.pass_after(1000)
+    assert listed_entries(4) == set(entries)
+
+
+def test_ipv6_endpoints_with_one_port_need_one_dump(drained: Drained, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's filter passes the entries of all of them."""
+    dumped: list[int] = []
+    dump = FlowTable.dump
+
+    def record(table: FlowTable, *arguments: Any) -> FlowDump:
+        dumped.append(table._family)
+        return dump(table, *arguments)
+
+    monkeypatch.setattr(FlowTable, "dump", record)
+    drained.sync(*_web([]))
+    drained.pass_after(GRACE_SECONDS)
+    assert dumped.count(Family.IPV4.number) == 2
+    assert dumped.count(Family.IPV6.number) == 1
 
 
 def test_nothing_ends_while_the_table_is_left_to_an_older_version(drained: Drained) -> None:
@@ -231,13 +277,13 @@ def test_syncs_continue_while_100_000_other_connections_exist(
     add_many_entries(OTHERS, WEB, [_address(2)], "TCP")
     add_many_entries(100, WEB, [_address(1)], "TCP", "12.0.0.0")
     seen: list[bytes] = []
-    contain = connection_drainer.LostConnections.contain
+    contain = LostConnections.contain
 
     def count(lost: Any, original_destination: bytes, reply_source: bytes, addresses: Any) -> bool:
         seen.append(reply_source)
         return contain(lost, original_destination, reply_source, addresses)
 
-    monkeypatch.setattr(connection_drainer.LostConnections, "contain", count)
+    monkeypatch.setattr(LostConnections, "contain", count)
     drained.sync(*_web([2]))
     drained.clock.now += GRACE_SECONDS
     thread = _run_in_thread(namespace, drained.drainer.run_due_passes)

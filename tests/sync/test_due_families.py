@@ -19,6 +19,13 @@ def due() -> DueFamilies:
     return made
 
 
+def test_first_sync_is_of_all_families() -> None:
+    """Although only one is requested, and the machine has just started."""
+    made = DueFamilies(list(Family), 100.0)
+    made.request([V4])
+    assert made.take(1.0) == BOTH
+
+
 def test_requested_family_is_due_once(due: DueFamilies) -> None:
     due.request([V4])
     assert due.take(1.0) == {V4}

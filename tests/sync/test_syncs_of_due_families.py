@@ -1,6 +1,8 @@
 """A run of the sync loop syncs the families that have changes, and those whose last sync left something to do."""
 
+import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import NoReturn
 
@@ -8,6 +10,7 @@ import pytest
 
 from knft.errors import KernelError
 from knft.families import Family
+from knft.kernel.process import WorkerProcess
 from knft.model.objects import KubeObject, ObjectChange
 from knft.sync.daemon import Daemon
 from knft.sync.dispatch import Dispatcher
@@ -17,6 +20,7 @@ from knft.sync.proxier import Proxier
 from knft.sync.state import ServiceState
 from tests.support.kernel_harness import CONFIG, decode_manifest, service, slices
 from tests.support.memory_table import MemoryTable
+from tests.support.waiting import TIMEOUT, wait_until
 
 V4, V6 = Family.IPV4, Family.IPV6
 BOTH = [V4, V6]
@@ -137,6 +141,55 @@ def test_other_causes_sync_both_families(node: _Node, cause: Callable[[_Node], N
     cause(node)
     assert node.daemon.sync_due()
     assert node.calls.take()[1] == BOTH
+
+
+def test_audit_that_finds_a_difference_requests_a_sync_of_both_families(node: _Node) -> None:
+    """At once, and also if one family has changes."""
+    tables = node.tables
+    daemon = Daemon(tuple(node.proxiers.values()), Dispatcher(CONFIG, ()), lambda family: nullcontext(tables[family]))
+    assert daemon.sync_due()
+    requests: list[None] = []
+    daemon._runner.request = lambda: requests.append(None)  # type: ignore[method-assign]
+    assert daemon.audit()
+    assert requests == []
+    tables[V6].elements["service-ips"].clear()
+    daemon._queue_sync([V4])
+    assert daemon.audit()
+    assert len(requests) == 2
+    assert daemon.sync_due()
+    assert tables[V6].elements["service-ips"]
+
+
+def test_death_of_the_idle_worker_process_requests_a_sync_of_both_families(node: _Node) -> None:
+    """Also if one family has changes."""
+    stop, deaths = threading.Event(), iter([True])
+
+    class Library(WorkerProcess):
+        def replace_if_died_within(self, seconds: float) -> bool:
+            del seconds
+            died = next(deaths, False)
+            if not died:
+                stop.set()
+            return died
+
+    node.change_endpoints(V4, 2)
+    node.daemon.watch_worker_process(Library(), stop)
+    assert node.daemon.sync_due()
+    assert node.calls.take()[1] == BOTH
+
+
+def test_audits_end_with_the_daemon(node: _Node) -> None:
+    stop, others = threading.Event(), threading.enumerate()
+    running = threading.Thread(target=node.daemon.run, args=[stop])
+    running.start()
+
+    def audits() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "audit" and thread not in others]
+
+    wait_until(lambda: bool(audits()), "no audit is planned")
+    stop.set()
+    running.join(TIMEOUT)
+    wait_until(lambda: not audits(), "the thread of the audits has not ended")
 
 
 def test_planned_full_sync_does_not_wait_for_a_change_of_its_family(

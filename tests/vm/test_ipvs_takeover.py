@@ -66,7 +66,7 @@ def test_kube_proxys_virtual_servers_and_device_are_removed_and_others_stay(serv
     said = served.cleanup("ipvs")
     assert "virtual servers: 7 removed\n" in said
     assert (
-        "virtual servers: 2 kept that are not known to be kube-proxy's: "
+        "virtual servers: 2 kept, not known to be kube-proxy's: "
         "tcp 198.51.100.7:30080, tcp [2001:db8:7::7]:30080" in said
     )
     assert "device kube-ipvs0: removed\n" in said
@@ -75,9 +75,9 @@ def test_kube_proxys_virtual_servers_and_device_are_removed_and_others_stay(serv
     assert "kube-ipvs0" not in namespace.run(["cat", "/proc/net/dev"]).stdout
 
     again = served.cleanup("ipvs")
-    assert "virtual servers: none found\n" in again
+    assert "virtual servers: nothing found\n" in again
     assert "device kube-ipvs0: not found\n" in again
-    assert "ipsets: none found\n" in again
+    assert "ipsets: nothing found\n" in again
     assert len(_servers(namespace)) == 2
 
 

@@ -181,6 +181,8 @@ def test_configuration_file_has_the_settings(cluster: Path, tmp_path: Path) -> N
     packet = ("--from", "10.244.1.11", "--to", "10.96.0.10:80")
     flags = ("--cluster-cidr", "10.244.0.0/16", "--masquerade-all")
     assert trace("-f", str(cluster), *node, *file, *packet) == trace("-f", str(cluster), *node, *flags, *packet)
+    dropped = trace("-f", str(cluster), *node, *file, "--drop-invalid-packets", *packet, "--state", "invalid")
+    assert dropped["ways"][0]["ends"][0]["fate"] == "dropped"
     for more, message in (
         ("--masquerade-all", "--masquerade-all cannot be used with --config; set the field in it"),
         ("--backend=ipvs", "--config cannot be used with --backend ipvs: it has knft's settings only"),

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from knft.cli.commands import diff
+from knft.cli.commands.rule_sets import diff
 from knft.cli.diff import rendered_sides_from_options
 from knft.comparison.sides import Sides
 from knft.proxy_mode import Mode

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from knft.cli.commands import diff, render
+from knft.cli.commands.rule_sets import diff, render
 from knft.comparison.compare import compare
 from knft.interpret import iptables
 from knft.interpret.compare.edit import join_rule_sets

@@ -146,15 +146,20 @@ def check_source_ranges_of_connections_only(rules: RuleSet, _: RuleSet) -> RuleS
     return edit_chain(rules, "filter KUBE-PROXY-FIREWALL", lambda rule: (with_tests(rule, _NOT_INVALID),))
 
 
+_RESET_OR_DROP = "reset-or-drop"
+"""The chain that drops new connections of Services with ``knft.dev/drain`` (docs/behaviour/draining.md#rules)."""
+
+
 def drop_without_local_endpoints(rules: RuleSet, knft: RuleSet) -> RuleSet:
     """Drop packets to cluster IPs with internalTrafficPolicy Local and only remote endpoints.
 
     Only the verdict in knft's rules distinguishes such a Service from one without the policy.
     """
+    drops = (Verdict("drop"), Verdict("goto", knft_name(knft, _RESET_OR_DROP)))
     dropped = {
         key
         for element in _elements(knft, knft_name(knft, "no-endpoint-services"))
-        if element.value == Verdict("drop")
+        if element.value in drops
         for key in _frontends((element,))
     }
     local = {element.key[:3] for element in _ipset_elements(rules, "LOOP-BACK")}

@@ -26,7 +26,7 @@ def give_contested_frontends_to_owners(rules: RuleSet, knft: RuleSet) -> RuleSet
         own = knft.collections.get(knft_name(knft, name))
         other = rules.collections.get(_kube_proxy_name(rules, name))
         if own is not None and other is not None:
-            owners = {item.key: item for item in own.elements if item.key in claimants and _is_external(item)}
+            owners = {item.key: item for item in own.elements if item.key in claimants}
             chains = {
                 key: {port: known[text] for port in claimants[key] if (text := _chain_key(port, key)) in known}
                 for key in owners
@@ -41,10 +41,6 @@ def give_contested_frontends_to_owners(rules: RuleSet, knft: RuleSet) -> RuleSet
 
 def _kube_proxy_name(rules: RuleSet, name: str) -> str:
     return knft_name(rules, name).replace(" knft ", " kube-proxy ", 1)
-
-
-def _is_external(element: Element) -> bool:
-    return isinstance(element.value, Verdict) and "external" in element.value.chain
 
 
 def _external_chains(rules: RuleSet) -> dict[str, str]:

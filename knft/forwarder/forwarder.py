@@ -1,0 +1,232 @@
+"""Forwarder: starts the process that forwards connections, and passes changes to it in a thread of its own."""
+
+import contextlib
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import IO, cast
+
+import msgspec
+
+from knft.decide.loopback import LOOPBACK_ADDRESSES
+from knft.families import Family
+from knft.forwarder.messages import Change, ListenFailure, Report
+from knft.forwarder.ports import ForwardedPort
+from knft.kernel import pipe_framing
+from knft.kernel.oom import unprotect_from_oom
+
+log = logging.getLogger("knft")
+
+RESTART_SECONDS = 5.0
+"""How long to wait before another process is started after one has ended."""
+SEND_SECONDS = 60.0
+"""After this time without reading a change, the process is considered hung and replaced."""
+EXIT_SECONDS = 5.0
+"""How long the process may take to exit after its pipes are closed, before it is killed."""
+
+_Key = tuple[Family, int]
+_REPORTS = msgspec.json.Decoder(Report)
+
+
+class Forwarder:
+    """Keeps a process that serves NodePorts on loopback addresses; any thread may call ``update`` and read reports."""
+
+    def __init__(self) -> None:
+        """Start no process yet: most clusters with this feature have no NodePort on most nodes."""
+        self._changed = threading.Condition()
+        self._wanted: dict[_Key, ForwardedPort] = {}
+        self._pending: dict[_Key, ForwardedPort | None] = {}
+        self._is_closed = False
+        self._process: _Process | None = None
+        self._earlier_failures = dict.fromkeys(Family, 0)
+        """The failures that earlier processes have reported."""
+        self.report = Report()
+        """The last report of the current process."""
+
+    def update(self, family: Family, changes: Mapping[int, ForwardedPort | None]) -> None:
+        """Serve the changed NodePorts; returns at once."""
+        with self._changed:
+            for number, port in changes.items():
+                self._pending[family, number] = port
+                if port is None:
+                    self._wanted.pop((family, number), None)
+                else:
+                    self._wanted[family, number] = port
+            if changes:
+                self._changed.notify_all()
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process, None if none runs."""
+        process = self._process
+        return process.pid if process is not None else None
+
+    def listener_count(self, family: Family) -> int:
+        """Return how many NodePorts of a family are served."""
+        return self.report.listeners.get(family.value, 0)
+
+    def listen_failures(self, family: Family) -> int:
+        """Return how many attempts to open a NodePort have failed since knft's start."""
+        return self._earlier_failures[family] + self.report.listen_failures.get(family.value, 0)
+
+    def run(self, stop: threading.Event) -> None:
+        """Keep the process running until ``stop`` or ``close``. Needs its own thread."""
+        while self._wait_for_port():
+            problem = self._run_process()
+            if self._is_closed or stop.is_set():
+                return
+            log.error(
+                "the process that serves NodePorts on loopback addresses %s; its connections have ended, and another "
+                "is started in %g s", problem, RESTART_SECONDS,
+            )  # fmt: skip
+            self._forget_report()
+            if stop.wait(RESTART_SECONDS):
+                return
+
+    def _run_process(self) -> str:
+        """Start a process and serve with it until it ends or the forwarder is closed; return why it has ended."""
+        try:
+            process = _Process(self._receive, self._wake)
+        except OSError as error:
+            return f"cannot be started: {error}"
+        self._process = process
+        try:
+            self._serve(process)
+        finally:
+            self._process = None
+            process.close()
+        return process.ending
+
+    def close(self) -> None:
+        """End the process, and ``run``."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _wait_for_port(self) -> bool:
+        """Wait until some NodePort is to be served; return False if the forwarder was closed meanwhile."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._wanted or self._is_closed)
+            self._pending = dict(self._wanted)
+            return not self._is_closed
+
+    def _serve(self, process: "_Process") -> None:
+        """Pass changes to the process until it ends or the forwarder is closed."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._pending or self._is_closed or process.has_ended)
+                if self._is_closed or process.has_ended:
+                    return
+                changes, self._pending = self._pending, {}
+            if not process.send([_change(*key, port) for key, port in changes.items()]):
+                return
+
+    def _receive(self, report: Report) -> None:
+        """Take a report of the process: log which ports could not be opened, and which now can."""
+        if report.problem:
+            log.error(
+                "the process that serves NodePorts on loopback addresses failed unexpectedly; please report this:\n%s",
+                report.problem,
+            )
+            return
+        before = {(each.family, each.port): each for each in self.report.failed}
+        now = {(each.family, each.port): each for each in report.failed}
+        for key, failure in now.items():
+            if before.get(key) != failure:
+                _log_failure(failure)
+        for key, failure in before.items():
+            if key not in now and (Family(key[0]), key[1]) in self._wanted:
+                log.info("now serving NodePort %d of Service port %s at %s", key[1], failure.service, _address(key[0]))
+        if report.refused > self.report.refused:
+            log.warning(
+                "refused %d connections to NodePorts on loopback addresses: too many are open (%d)",
+                report.refused - self.report.refused, report.connections,
+            )  # fmt: skip
+        self.report = report
+
+    def _forget_report(self) -> None:
+        self._earlier_failures = {family: self.listen_failures(family) for family in Family}
+        self.report = Report()
+
+
+def _log_failure(failure: ListenFailure) -> None:
+    log.error(
+        "cannot serve NodePort %d of Service port %s at %s: %s; other NodePorts are served, and this one is retried",
+        failure.port, failure.service, _address(failure.family), failure.reason,
+    )  # fmt: skip
+
+
+def _address(family: str) -> str:
+    return LOOPBACK_ADDRESSES[Family(family)]
+
+
+def _change(family: Family, number: int, port: ForwardedPort | None) -> Change:
+    if port is None:
+        return (family.value, number, "", (), 0)
+    return (family.value, number, port.service, port.endpoints, port.affinity_seconds)
+
+
+class _Process:
+    """One process, used until it ends."""
+
+    def __init__(self, receive: Callable[[Report], None], on_end: Callable[[], None]) -> None:
+        command = [sys.executable, "-P", "-m", "knft.forwarder.program", str(os.getpid())]
+        # Its messages are reports: standard error could have a reader that blocks it.
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
+        )
+        # Its memory depends on clients: the kernel must not spare it as it spares knft.
+        unprotect_from_oom(self._process.pid)
+        self._input, self._output = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
+        os.set_blocking(self._input.fileno(), False)
+        self.pid = self._process.pid
+        self.has_ended = False
+        self.ending = "has ended"
+        self._receive, self._on_end = receive, on_end
+        self._reader = threading.Thread(target=self._read, name="forwarder-reports", daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        reader = pipe_framing.MessageReader(self._output.fileno())
+        try:
+            with contextlib.suppress(EOFError, OSError):
+                while True:
+                    self._receive(_REPORTS.decode(reader.receive()))
+        finally:
+            # Also after a report that cannot be decoded: without a reader, the process would block.
+            self.has_ended = True
+            self._on_end()
+
+    def send(self, changes: list[Change]) -> bool:
+        """Pass changes to the process; return whether it took them."""
+        timeout = pipe_framing.Timeout(SEND_SECONDS, SEND_SECONDS, lambda: None)
+        try:
+            pipe_framing.send(self._input.fileno(), json.dumps(changes).encode(), timeout)
+        except BrokenPipeError:
+            return False
+        except TimeoutError:
+            self.ending = f"did not read changes for {SEND_SECONDS:g} s and was killed"
+            self._process.kill()
+            return False
+        return True
+
+    def close(self) -> None:
+        """End the process and wait for its exit."""
+        self._input.close()
+        try:
+            status = self._process.wait(EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
+        self._reader.join()
+        self._output.close()
+        if self.ending == "has ended":
+            self.ending = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"

@@ -1,0 +1,197 @@
+"""NodePorts on loopback addresses, served by ``knft run``: clients on the node reach the pods."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from knft.families import Family
+from tests.packets.programmed import endpoints, service, tcp_and_udp
+from tests.support.families import address, in_both
+from tests.support.knft_command import KNFT, NODE_FLAG, knft, write_manifests
+from tests.support.lab.outcomes import Answered, Rejected
+from tests.support.lab.plan import Version
+from tests.support.lab.responders import Responders
+from tests.support.lab.topology import Lab
+from tests.support.lab.traffic import dial, dial_many
+from tests.support.logged_process import LoggedProcess
+from tests.support.scenario import VERSIONS, Scenario
+
+pytestmark = pytest.mark.kernel
+
+NODE_PORT, OTHER_NODE_PORT, PORT = 30080, 30081, 8080
+WEB = service("web", 90, *tcp_and_udp("http", 80, NODE_PORT))
+GATE = "--feature-gates=KubeProxyNFTablesLocalhostNodePorts=true"
+each_family = pytest.mark.parametrize("version", VERSIONS)
+
+
+class LoopbackNode:
+    """``knft run`` on the node, with the manifests of one directory, and servers on pods."""
+
+    def __init__(self, lab: Lab, folder: Path, servers: Responders) -> None:
+        self.lab, self.node, self._folder = lab, lab.host("node"), folder
+        self._manifests = folder / "manifests"
+        self._manifests.mkdir()
+        self._starts = 0
+        for pod in ("local-1", "remote-1", "remote-2"):
+            servers.serve(lab.host(pod), PORT)
+
+    def apply(self, *objects: dict[str, Any]) -> None:
+        write_manifests(self._folder, Scenario("", list(objects), ()).manifests())
+        (self._folder / "objects.yaml").rename(self._manifests / "objects.yaml")
+
+    def start(self, *flags: str) -> None:
+        """Start knft, and return when both families are synced."""
+        self._starts += 1
+        arguments = ["run", "--manifests", str(self._manifests), *NODE_FLAG, "--min-sync-period", "0", "-v2", *flags]
+        log = self._folder / f"log-{self._starts}"
+        self.run = LoggedProcess(self.node.namespace, [*KNFT, *arguments], log)
+        self.run.wait_until(lambda: self.run.log_text().count("full sync") >= 2)
+
+    def kill(self) -> None:
+        self.run.process.kill()
+        self.run.process.communicate()
+
+    def server_at(self, version: Version, port: int = NODE_PORT) -> str:
+        """Return the server that answers a process of the node at the loopback address, "" if none does."""
+        outcome = dial(self.node, address("loopback", version), port)
+        return outcome.server if isinstance(outcome, Answered) else ""
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        self.run.wait_until(condition)
+
+    def status(self) -> dict[str, Any]:
+        return dict(json.loads(knft(self.node.namespace, "status", "-o", "json", check=False).stdout)["families"])
+
+
+@pytest.fixture
+def node(lab: Lab, tmp_path: Path) -> Iterator[LoopbackNode]:
+    """The node; NodePorts are served on loopback addresses only, so that every answer is the forwarder's."""
+    with Responders() as servers:
+        created = LoopbackNode(lab, tmp_path, servers)
+        created.apply(WEB, endpoints("web", "remote-1", http=PORT))
+        created.start(GATE, "--nodeport-addresses", "localhost")
+        try:
+            yield created
+        finally:
+            created.kill()
+            knft(created.node.namespace, "cleanup")
+
+
+@each_family
+def test_process_of_the_node_reaches_the_pod_with_the_nodes_address(node: LoopbackNode, version: Version) -> None:
+    node.wait_for(lambda: node.server_at(version) == "remote-1")
+    outcome = dial(node.node, address("loopback", version), NODE_PORT)
+    assert isinstance(outcome, Answered)
+    assert (outcome.address, outcome.source) == (node.lab.host("remote-1").address(version), node.node.address(version))
+
+
+@each_family
+def test_other_addresses_of_the_node_do_not_accept_the_nodeport(node: LoopbackNode, version: Version) -> None:
+    """Nothing listens there: only the loopback addresses are bound, and no sysctl is changed."""
+    node.wait_for(lambda: node.server_at(version) == "remote-1")
+    for client in ("node", "outside", "local-2"):
+        outcome = dial(node.lab.host(client), node.node.address(version), NODE_PORT)
+        assert outcome == Rejected("reset")
+    with node.node.namespace.entered():
+        table = Path(f"/proc/thread-self/net/tcp{'6' if version == 6 else ''}").read_text(encoding="ascii")
+    listening = [line.split()[1] for line in table.splitlines()[1:] if line.split()[3] == "0A"]
+    loopback = "0100007F" if version == 4 else "00000000000000000000000001000000"
+    assert [each for each in listening if each.endswith(f":{NODE_PORT:04X}")] == [f"{loopback}:{NODE_PORT:04X}"]
+    assert node.node.namespace.read_sysctl("net.ipv4.conf.all.route_localnet") == "0"
+
+
+@each_family
+def test_udp_is_refused_at_once(node: LoopbackNode, version: Version) -> None:
+    """The kernel answers, since no process has the port."""
+    assert dial(node.node, address("loopback", version), NODE_PORT, "udp") == Rejected("icmp")
+
+
+@each_family
+def test_changes_of_endpoints_and_services_are_followed(node: LoopbackNode, version: Version) -> None:
+    node.wait_for(lambda: node.server_at(version) == "remote-1")
+    node.apply(WEB, endpoints("web", "remote-2", http=PORT))
+    node.wait_for(lambda: node.server_at(version) == "remote-2")
+    node.apply(WEB, endpoints("web", "local-1", "remote-2", http=PORT))
+    node.wait_for(lambda: node.server_at(version) == "local-1")
+    found = dial_many(node.node, address("loopback", version), NODE_PORT, "tcp", 100)
+    assert found.keys() == {"local-1", "remote-2"}
+    policy = {"externalTrafficPolicy": "Local"}
+    local_only = service("web", 90, *tcp_and_udp("http", 80, OTHER_NODE_PORT), **policy)
+    node.apply(local_only, endpoints("web", "local-1", "remote-2", http=PORT))
+    node.wait_for(lambda: node.server_at(version, OTHER_NODE_PORT) == "local-1")
+    assert dial(node.node, address("loopback", version), NODE_PORT) == Rejected("reset")
+    found = dial_many(node.node, address("loopback", version), OTHER_NODE_PORT, "tcp", 20)
+    assert found == {"local-1": 20}
+    node.apply()
+    node.wait_for(lambda: node.server_at(version, OTHER_NODE_PORT) == "")
+
+
+def test_rules_are_those_without_the_feature(node: LoopbackNode) -> None:
+    """TCP needs none. Without the gate, no other process is started."""
+    node.wait_for(lambda: node.server_at(4) == "remote-1")
+    with_gate = node.node.namespace.run(["nft", "-s", "list", "ruleset"]).stdout
+    assert len(_forwarders(node)) == 1
+    node.kill()
+    node.start("--nodeport-addresses", in_both("$loopback/host"))
+    assert node.node.namespace.run(["nft", "-s", "list", "ruleset"]).stdout == with_gate
+    assert _forwarders(node) == []
+    assert [node.server_at(version) for version in VERSIONS] == ["", ""]
+    assert [family["loopback"] for family in node.status().values()] == [None, None]
+
+
+def _forwarders(node: LoopbackNode) -> list[int]:
+    """Return the processes of knft that forward connections."""
+    parent, found = str(node.run.process.pid).encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            arguments = (process / "cmdline").read_bytes().split(b"\0")
+            if b"knft.forwarder.program" in arguments and parent in arguments:
+                found.append(int(process.name))
+    return found
+
+
+def _has_ended(process: int) -> bool:
+    """Tell whether a process has ended; its parent may not have waited for it."""
+    try:
+        return not Path(f"/proc/{process}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return True
+
+
+def test_restart_serves_again(node: LoopbackNode) -> None:
+    """The forwarder ends with knft, also if that is killed, so the next process can open the ports."""
+    node.wait_for(lambda: node.server_at(4) == "remote-1")
+    (forwarder,) = _forwarders(node)
+    node.kill()
+    node.start(GATE, "--nodeport-addresses", "localhost")
+    assert _has_ended(forwarder)
+    node.wait_for(lambda: all(node.server_at(version) == "remote-1" for version in VERSIONS))
+    assert "cannot serve" not in node.run.log_text()
+
+
+@each_family
+def test_commands_tell_what_a_client_gets(node: LoopbackNode, version: Version) -> None:
+    """``explain`` knows the settings of the running knft; ``trace`` follows the rules, which do not translate."""
+    node.wait_for(lambda: node.server_at(version) == "remote-1")
+    where = "127.0.0.1" if version == 4 else "[::1]"
+    explained = knft(node.node.namespace, "explain", f"{where}:{NODE_PORT}").stdout
+    assert explained.startswith(
+        f"{where}:{NODE_PORT}/tcp is the NodePort of default/web:http-tcp, which a process of knft serves"
+    )
+    assert f"a process of knft serves the NodePort at {where}:{NODE_PORT}, too" in " ".join(explained.split())
+    at = where.strip("[]")
+    flags = ("--from", at, "--to", f"{where}:{NODE_PORT}", "-o", "json")
+    (way,) = json.loads(knft(node.node.namespace, "trace", *flags).stdout)["ways"]
+    assert [end["fate"] for end in way["ends"]] == ["delivered"]
+
+
+def test_status_tells_which_nodeports_are_served(node: LoopbackNode) -> None:
+    def loopback() -> list[Any]:
+        return [node.status()[family.value]["loopback"] for family in Family]
+
+    served = {"listeners": 1, "failed": {"count": 0, "reasons": {}}}
+    node.wait_for(lambda: loopback() == [served, served])
