@@ -1,6 +1,6 @@
 """Looks up keys in collections, for all packets of a class at once."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
@@ -28,12 +28,10 @@ class LookupResult(NamedTuple):
 
 def look_up(packet: PacketState, collection: IndexedCollection, key: tuple[KeyPart, ...]) -> Iterator[LookupResult]:
     """Yield the elements that the packets find for a key; together the results cover all packets."""
-    hashed = tuple(_hashed(packet, part) if isinstance(part, HashedFields) else part for part in key)
-    found = _look_up(packet, collection, hashed)
-    has_unknown_hash = any(
-        isinstance(part, HashedFields) and not isinstance(number, int) for part, number in zip(key, hashed, strict=True)
-    )
-    return _joined_by_value(found) if has_unknown_hash else found
+    parts = tuple(_hashed(packet, part) if isinstance(part, HashedFields) else part for part in key)
+    if isinstance(key[-1], HashedFields) and isinstance(parts[-1], RandomNumber):
+        return _look_up_slots(packet, collection, parts[:-1], parts[-1])
+    return _look_up(packet, collection, parts)
 
 
 def _hashed(packet: PacketState, part: HashedFields) -> RandomNumber | int:
@@ -48,38 +46,54 @@ def _hashed(packet: PacketState, part: HashedFields) -> RandomNumber | int:
     return hash_slot(values, part.modulus, part.seed)
 
 
-def _joined_by_value(results: Iterable[LookupResult]) -> Iterator[LookupResult]:
-    """Yield one result for each value: a table of hashes has the same value many times."""
-    shares: dict[tuple[PacketFields, object], LookupResult] = {}
-    for result in results:
-        value = result.element.value if result.element is not None else None
-        before = shares.get((result.fields, value))
-        shares[result.fields, value] = result if before is None else before._replace(share=before.share + result.share)
-    yield from shares.values()
+def _look_up_slots(
+    packet: PacketState, collection: IndexedCollection, key: tuple[_Part, ...], slot: RandomNumber
+) -> Iterator[LookupResult]:
+    """Yield one result for each value in the slots of a table of hashes; ``key`` is the key without the slot."""
+    for share, parts in _expand_random_numbers(key):
+        numbers = _numbers(packet, parts)
+        if numbers is None:
+            yield LookupResult(packet.fields, share, None)
+        elif numbers.variable:
+            for result in _look_up(packet, collection, (*parts, slot)):
+                yield result._replace(share=share * result.share)
+        else:
+            _record(packet, collection, parts, numbers.known)
+            for element, slots in collection.values_of_slots(numbers.known, slot.modulus):
+                yield LookupResult(packet.fields, share * Fraction(slots, slot.modulus), element)
+
+
+class _KeyNumbers(NamedTuple):
+    """The numbers of a key by position: known ones, and fields with several possible values."""
+
+    known: dict[int, int]
+    variable: dict[int, Field]
+
+
+def _numbers(packet: PacketState, parts: tuple[Field | int, ...]) -> _KeyNumbers | None:
+    """Return the numbers of a key; None if the packet lacks a field."""
+    found = _KeyNumbers({}, {})
+    for position, part in enumerate(parts):
+        values = part if isinstance(part, int) else packet.numbers(part)
+        if values is None:
+            return None
+        number = values if isinstance(values, int) else sole_value(values)
+        if number is not None:
+            found.known[position] = number
+        elif isinstance(part, Field):
+            found.variable[position] = part
+    return found
 
 
 def _look_up(packet: PacketState, collection: IndexedCollection, key: tuple[_Part, ...]) -> Iterator[LookupResult]:
     for share, parts in _expand_random_numbers(key):
-        known: dict[int, int] = {}
-        variable: dict[int, Field] = {}
-        for position, part in enumerate(parts):
-            if isinstance(part, int):
-                known[position] = part
-                continue
-            values = packet.numbers(part)
-            if values is None:
-                yield LookupResult(packet.fields, share, None)
-                break
-            if isinstance(values, int):
-                known[position] = values
-            elif len(values) == 1 and values[0][0] == values[0][1]:
-                known[position] = values[0][0]
-            else:
-                variable[position] = part
+        numbers = _numbers(packet, parts)
+        if numbers is None:
+            yield LookupResult(packet.fields, share, None)
         else:
-            _record(packet, collection, key, known)
-            elements = collection.matching(known)
-            yield from _split(packet, elements, tuple(variable.items()), share)
+            _record(packet, collection, key, numbers.known)
+            elements = collection.matching(numbers.known)
+            yield from _split(packet, elements, tuple(numbers.variable.items()), share)
 
 
 def _record(packet: PacketState, collection: IndexedCollection, key: tuple[_Part, ...], known: dict[int, int]) -> None:
