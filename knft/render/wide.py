@@ -82,7 +82,7 @@ class WideNumbers:
     def assign(self, name: ServicePortName, *, is_hashed: bool = False) -> int:
         """Return the number of a Service port, which stays the same as long as it is wide or hashed."""
         number = self._previous.get(name)
-        if number is None or is_hashed is not _is_for_hashing(number):
+        if number is None or is_hashed is not is_for_hashing(number):
             number = self._new_number(name, is_hashed=is_hashed)
         self.changed[name] = number
         return number
@@ -104,13 +104,13 @@ class WideNumbers:
         first, step = (FIRST_NUMBER, NUMBER_STEP) if is_hashed else (0, 1)
         numbers = range(first, NUMBERS, step)
         position = int.from_bytes(hashlib.sha256("\0".join(name).encode()).digest()[:4]) % len(numbers)
-        while numbers[position] in self._taken or is_hashed is not _is_for_hashing(numbers[position]):
+        while numbers[position] in self._taken or is_hashed is not is_for_hashing(numbers[position]):
             position = (position + 1) % len(numbers)
         self._taken.add(numbers[position])
         return numbers[position]
 
 
-def _is_for_hashing(number: int) -> bool:
+def is_for_hashing(number: int) -> bool:
     """Tell which kind of number it is, so that a Service port that changes gets the one that it has after a restart."""
     return number in range(FIRST_NUMBER, NUMBERS, NUMBER_STEP)
 

@@ -16,6 +16,7 @@ from knft.nft.objects import ArrayName, Container, Contents, Entry, Key, Table, 
 from knft.nft.transaction import Transaction
 from knft.render import layout
 from knft.render.names import CLIENTS, COUNTER_SETS, HAIRPIN, TABLE
+from knft.render.wide import is_for_hashing
 from knft.sync.audit import (
     ExpectedContents,
     TablePosition,
@@ -70,6 +71,10 @@ class TableWriter:
         """Return the programmed contents and mark them unknown until the next commit succeeds."""
         programmed, self.programmed = self.programmed, None
         return programmed
+
+    def hashed_service_port_count(self) -> int:
+        """Return how many Service ports have tables of hashes; from any thread."""
+        return sum(map(is_for_hashing, tuple(self.wide.values())))
 
     def current_wide_numbers(self, found: dict[ServicePortName, int]) -> dict[ServicePortName, int]:
         """Return the recorded numbers of wide Service ports, and those of ``found`` that are not in use."""
