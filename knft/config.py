@@ -11,6 +11,7 @@ from knft.detect_local import DetectLocal
 from knft.errors import UsageError
 from knft.families import Family
 from knft.model import addresses
+from knft.protocols import Protocol
 
 PRIMARY, ALL, LOCALHOST = "primary", "all", "localhost"
 """Keywords of ``--nodeport-addresses``: the node's own address; every local address except loopback; loopback."""
@@ -44,7 +45,7 @@ class Config(Struct, frozen=True):
     drop_invalid_packets: bool = False
     """Whether forwarded packets are dropped if conntrack finds them INVALID."""
     localhost_nodeports: bool = False
-    """Whether NodePorts are served on loopback addresses that ``nodeport_addresses`` contain (LOCALHOST_GATE)."""
+    """Whether NodePorts at loopback addresses are served or rejected (LOCALHOST_GATE)."""
 
     @property
     def masquerade_mark(self) -> int:
@@ -97,6 +98,15 @@ class Config(Struct, frozen=True):
         """
         cidrs = self.nodeport_cidrs(family) if self.localhost_nodeports else ()
         return any(addresses.is_loopback(cidr.partition("/")[0]) for cidr in cidrs)
+
+    def rejected_localhost_protocols(self, family: Family) -> tuple[Protocol, ...]:
+        """Return the protocols whose packets to NodePorts at loopback addresses are rejected.
+
+        As in kube-proxy, these are the protocols that are not served there.
+        """
+        if not self.localhost_nodeports:
+            return ()
+        return ("UDP", "SCTP") if self.serves_localhost_nodeports(family) else ("TCP", "UDP", "SCTP")
 
 
 def parse_one_address_per_family(flag: str, texts: tuple[str, ...]) -> tuple[str, ...]:

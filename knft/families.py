@@ -37,3 +37,8 @@ class Family(enum.Enum):
 
 FAMILY_OF_VERSION: dict[int, Family] = {family.version: family for family in Family}
 FAMILY_OF_NUMBER: dict[int, Family] = {family.number: family for family in Family}
+
+
+def family_of(address: str) -> Family:
+    """Return the family of a valid address."""
+    return Family.IPV6 if ":" in address else Family.IPV4

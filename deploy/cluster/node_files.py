@@ -27,7 +27,7 @@ KUBELET_SYSCTLS: Mapping[str, str] = {
 
 
 def node_files(plan: Plan, node: NodePlan, keys: Keys, packages: Unpacked, plugins: Path) -> Mapping[str, str]:
-    """Return the names and texts of the files; ``plugins`` is the directory of ``plugin_files``."""
+    """Return the names and texts of the files; ``plugins`` is the directory of the CNI plugins."""
     return {
         "kubelet.yaml": json.dumps(kubelet_configuration(plan, node, keys), indent=2),
         "containerd.toml": containerd_configuration(packages, plugins),

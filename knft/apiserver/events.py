@@ -141,7 +141,7 @@ class EventPoster:
         try:
             self._queue.put_nowait(accepted)
         except queue.Full:
-            log.debug("event %s dropped: the queue is full", event.reason)
+            log.debug("event %s about %s dropped: the queue is full", event.reason, event.regarding)
             self._record_drop()
 
     def _record_drop(self) -> None:
@@ -181,7 +181,7 @@ class EventPoster:
             try:
                 self._client.request("POST", path, body=data)
             except ApiServerError as error:
-                log.debug("cannot send event %s: %s", event.reason, error)
+                log.debug("cannot send event %s about %s: %s", event.reason, event.regarding, error)
                 if not _is_retriable(error) or attempt == _ATTEMPTS or stop.wait(_RETRY_SECONDS * attempt):
                     self._record_drop()
                     return

@@ -6,7 +6,7 @@ from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.newer_sets import delete_newer_sets
 from knft.nft.objects import NamedObject
-from knft.render.layout import known_containers
+from knft.render.layout import containers
 from knft.render.names import TABLE
 from knft.sync.foreign_objects import describe
 
@@ -19,7 +19,7 @@ def delete_foreign_newer_sets() -> None:
     An older libnftables crashes when it reads them. If the kernel refuses, the probe of libnftables names the sets.
     """
     for family in Family:
-        kept = [container.name for container in known_containers(family)]
+        kept = [container.name for container in containers(family)]
         try:
             deleted = delete_newer_sets(family, TABLE, kept)
         except KernelError as error:

@@ -35,7 +35,7 @@ def warn_of_leftovers() -> None:
 
 def leftover_warnings(on_error: Callable[[KernelError], None]) -> Iterator[str]:
     """Yield a warning for each mode of kube-proxy that left something; a failed read is passed to ``on_error``."""
-    leftovers = KubeProxyLeftovers(on_error, READ_TIMEOUT_SECONDS)
+    leftovers = KubeProxyLeftovers(lambda _, error: on_error(error), READ_TIMEOUT_SECONDS)
     for mode in Mode:
         try:
             found = find_leftovers(leftovers, mode)

@@ -16,11 +16,18 @@ from knft.proxy_mode import Mode
 
 Value = TypeVar("Value")
 
+IPSETS = "ipsets"
+SERVERS = "virtual servers"
+LINK = f"device {DEVICE}"
+
 
 class KubeProxyLeftovers:
-    """kube-proxy's leftovers. A failed read is passed to ``on_error``, and its part counts as absent."""
+    """kube-proxy's leftovers. A failed read is passed to ``on_error``, and its part counts as absent.
 
-    def __init__(self, on_error: Callable[[KernelError], None], timeout_seconds: float) -> None:
+    ``on_error`` gets the name of the part, too: a backend of iptables such as "iptables-nft", or a constant below.
+    """
+
+    def __init__(self, on_error: Callable[[str, KernelError], None], timeout_seconds: float) -> None:
         """Give each program ``timeout_seconds`` for its output."""
         self._on_error = on_error
         self._timeout_seconds = timeout_seconds
@@ -29,7 +36,7 @@ class KubeProxyLeftovers:
     def saved_rules(self) -> tuple[tuple[xtables.Backend, SavedRules], ...]:
         """The rules of every backend of iptables that is installed and readable."""
         texts = (
-            (backend, self._read(partial(xtables.save, backend, self._timeout_seconds), None))
+            (backend, self._read(partial(xtables.save, backend, self._timeout_seconds), None, backend.name))
             for backend in xtables.backends()
         )
         return tuple((backend, parse_saved(text)) for backend, text in texts if text is not None)
@@ -41,7 +48,7 @@ class KubeProxyLeftovers:
     @cached_property
     def ipset_names(self) -> str | None:
         """The names of all ipsets; None if ipset is not installed."""
-        return self._read(partial(xtables.list_sets, self._timeout_seconds), None)
+        return self._read(partial(xtables.list_sets, self._timeout_seconds), None, IPSETS)
 
     def sets_to_destroy(self, in_use: Collection[str]) -> SetPlan:
         """Return which ipsets to destroy: not the sets ``in_use``, which remaining rules refer to."""
@@ -50,7 +57,7 @@ class KubeProxyLeftovers:
     @cached_property
     def kube_ipvs_link(self) -> ipvs.Device | None:
         """The link (network interface) kube-ipvs0, of any kind; kube-proxy creates a dummy device of that name."""
-        return self._read(partial(ipvs.read_device, DEVICE), None)
+        return self._read(partial(ipvs.read_device, DEVICE), None, LINK)
 
     @property
     def has_ipvs_device(self) -> bool:
@@ -60,21 +67,21 @@ class KubeProxyLeftovers:
     @cached_property
     def servers_to_remove(self) -> ServerPlan | None:
         """Which virtual servers to remove; None if IPVS is not loaded."""
-        text = self._read(ipvs.read_servers, None)
+        text = self._read(ipvs.read_servers, None, SERVERS)
         servers = parse_servers(text or "")
         if not servers:
             return None if text is None else ServerPlan((), ())
         nothing: frozenset[str] = frozenset()
         device = self.kube_ipvs_link.addresses if self.kube_ipvs_link is not None and self.has_ipvs_device else nothing
-        return plan_servers(servers, device, self._read(local_addresses, nothing), self._set_members())
+        return plan_servers(servers, device, self._read(local_addresses, nothing, SERVERS), self._set_members())
 
     def _set_members(self) -> dict[str, str]:
         names = SERVER_SETS.intersection((self.ipset_names or "").split())
-        return {name: self._read(partial(xtables.save_set, name, self._timeout_seconds), "") for name in names}
+        return {name: self._read(partial(xtables.save_set, name, self._timeout_seconds), "", IPSETS) for name in names}
 
-    def _read(self, read: Callable[[], Value], default: Value) -> Value:
+    def _read(self, read: Callable[[], Value], default: Value, part: str) -> Value:
         try:
             return read()
         except KernelError as error:
-            self._on_error(error)
+            self._on_error(part, error)
             return default

@@ -1,6 +1,5 @@
 """``knft cleanup``: removes knft's tables."""
 
-import logging
 from contextlib import AbstractContextManager, nullcontext
 
 from knft.app.instance_lock import take_instance_lock
@@ -11,8 +10,6 @@ from knft.families import Family
 from knft.kernel.probe import require_privilege
 from knft.kernel.process import WorkerProcess
 from knft.render.names import TABLE
-
-log = logging.getLogger("knft")
 
 
 def cleanup(report: CleanupReport, *, wait_for_lock: bool = False, force: bool = False) -> None:
@@ -34,11 +31,11 @@ def cleanup(report: CleanupReport, *, wait_for_lock: bool = False, force: bool =
 
 
 def _without_lock(error: InstanceLockedError, report: CleanupReport, *, force: bool) -> AbstractContextManager[object]:
-    """Report or log that another knft process runs, and continue; raise if tables would be removed without force."""
+    """Report that another knft process runs, and continue; raise if tables would be removed without force."""
     if report.dry_run:
         report.warn(f"{error}; stop it before the cleanup, because it would create the tables again")
     elif force:
-        log.warning("%s; it will create the tables again", error)
+        report.warn(f"{error}; it will create the tables again")
     else:
         msg = (
             f"{error}; stop it first, because it would create the tables again (`knft cleanup --force` removes them "
@@ -55,4 +52,5 @@ def _remove_tables(report: CleanupReport) -> None:
                 remove_table(library, family, TABLE, report)
             except KernelError as error:
                 verb = "list" if report.dry_run else "remove"
-                report.fail(f"cannot {verb} table {family.nft} {TABLE}: {error}")
+                table = f"table {family.nft} {TABLE}"
+                report.fail(table, f"cannot {verb} {table}: {error}")

@@ -19,11 +19,12 @@ class Step(Struct, frozen=True):
     """What happened to an object, or to a group of objects such as "ipsets".
 
     ``counts``: the numbers of objects of a group by kind; ``names``: the objects of a group that are kept;
-    ``contents``: the numbers of objects in a table by kind; ``reason``: why an object is kept or skipped, "" otherwise.
+    ``contents``: the numbers of objects in a table by kind; ``reason``: why an object is kept or skipped, or why it
+    cannot be read or removed, "" otherwise.
     """
 
     object: str
-    outcome: Literal["removed", "would be removed", "kept", "not found", "skipped"]
+    outcome: Literal["removed", "would be removed", "kept", "not found", "skipped", "failed"]
     counts: dict[str, int] = {}
     names: tuple[str, ...] = ()
     contents: dict[str, int] = {}
@@ -31,12 +32,11 @@ class Step(Struct, frozen=True):
 
 
 class CleanupDocument(Struct, frozen=True):
-    """The JSON output of ``knft cleanup``. ``errors`` are on standard error, too; with one, the exit status is 1."""
+    """The JSON output of ``knft cleanup``. With a failed step, the exit status is 1."""
 
     dry_run: bool
     steps: tuple[Step, ...]
     warnings: tuple[str, ...]
-    errors: tuple[str, ...]
 
 
 class CleanupReport:
@@ -49,12 +49,10 @@ class CleanupReport:
         self._is_json = form == "json"
         self._steps: list[Step] = []
         self._warnings: list[str] = []
-        self._errors: list[str] = []
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether a step failed so far."""
-        return bool(self._errors)
+    def has_failed(self, name: str) -> bool:
+        """Whether an object or a group could not be read or removed."""
+        return any((step.object, step.outcome) == (name, "failed") for step in self._steps)
 
     def add(self, step: Step) -> None:
         """Report a step."""
@@ -72,20 +70,21 @@ class CleanupReport:
         self._warnings.append(message)
         self._print(message)
 
-    def fail(self, message: str) -> None:
-        """Report that a step failed; the others are still done."""
-        self._errors.append(message)
+    def fail(self, name: str, message: str) -> None:
+        """Report that an object or a group cannot be read or removed; the other steps are still done."""
+        self._steps.append(Step(name, "failed", reason=message))
         with contextlib.suppress(OSError):
             print_error(message)
 
     def finish(self, objects: str) -> None:
         """Print the JSON output; raise KernelError if a step failed. ``objects`` is what had to be removed."""
         if self._is_json:
-            document = CleanupDocument(self.dry_run, tuple(self._steps), tuple(self._warnings), tuple(self._errors))
+            document = CleanupDocument(self.dry_run, tuple(self._steps), tuple(self._warnings))
             self._output.print(msgspec.json.encode(document).decode())
-        if self._errors:
+        failed = sum(step.outcome == "failed" for step in self._steps)
+        if failed:
             verb = "list" if self.dry_run else "remove"
-            failures = format_count(len(self._errors), "failure")
+            failures = format_count(failed, "failure")
             msg = f"cannot {verb} all of {objects}: {failures}, see above; run the command again"
             raise KernelError(msg)
 

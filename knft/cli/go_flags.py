@@ -236,7 +236,7 @@ def normalize_flag_name(name: str) -> str:
 
 def run_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add all flags of the options table to a command."""
-    params = [GoOption(flag, row) for row in OPTIONS for flag in row.flags if flag.startswith("--")]
+    params = [GoOption(flag, option) for option in OPTIONS for flag in option.flags if flag.startswith("--")]
     command.__click_params__ = params[::-1]  # type: ignore[attr-defined] # as click's decorators do
     return command
 

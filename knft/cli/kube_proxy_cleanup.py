@@ -1,10 +1,10 @@
 """``knft cleanup --kube-proxy``: removes kube-proxy's leftovers from this node."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
-from knft.app.leftovers import KubeProxyLeftovers
+from knft.app.leftovers import IPSETS, LINK, SERVERS, KubeProxyLeftovers
 from knft.cli.cleanup_report import CleanupReport, Step
 from knft.cli.table_removal import remove_table
 from knft.errors import KernelError
@@ -16,6 +16,7 @@ from knft.leftovers.chains import ChainPlan
 from knft.leftovers.messages import describe_each_removed
 from knft.leftovers.names import DEVICE
 from knft.leftovers.names import TABLE as KUBE_PROXY_TABLE
+from knft.leftovers.servers import ServerAddress
 from knft.proxy_mode import Mode
 
 IPSET_RELEASE_SECONDS = 5.0
@@ -54,11 +55,16 @@ class _Cleanup:
         if Mode.NFTABLES in self._modes:
             self._remove_tables()
 
-    def _fail(self, error: KernelError) -> None:
-        self._report.fail(str(error))
+    def _fail(self, name: str, error: KernelError) -> None:
+        self._report.fail(name, str(error))
 
-    def _try(self, action: Callable[[], object], *objects: str) -> bool:
-        """Remove objects, or report them in a dry run; return whether that succeeded."""
+    def _skip(self, step: Step) -> None:
+        """Report an object or a group that does not exist, unless it could not be read."""
+        if not self._report.has_failed(step.object):
+            self._report.add(step)
+
+    def _try(self, action: Callable[[], object], name: str, objects: Iterable[str] = ()) -> bool:
+        """Remove what has this name, or report its objects in a dry run; return whether that succeeded."""
         if self._report.dry_run:
             for each in objects:
                 self._report.add_removed(each)
@@ -66,7 +72,7 @@ class _Cleanup:
         try:
             action()
         except KernelError as error:
-            self._fail(error)
+            self._fail(name, error)
             return False
         return True
 
@@ -80,33 +86,32 @@ class _Cleanup:
     def _remove_servers(self) -> None:
         plan = self._leftovers.servers_to_remove
         if plan is None:
-            self._report.add(Step("virtual servers", "skipped", reason="IPVS is not loaded"))
+            self._skip(Step(SERVERS, "skipped", reason="IPVS is not loaded"))
             return
-        removed = [
-            self._try(
-                partial(ipvs.delete_server, str(server.address), server.protocol, server.port),
-                f"virtual server {server}",
-            )
-            for server in plan.remove
-        ]
-        self._add_group("virtual servers", "virtual server", removed)
+        removed = [self._remove_server(server) for server in plan.remove]
+        self._add_group(SERVERS, "virtual server", removed)
         if plan.keep:
             counts, names = {"virtual server": len(plan.keep)}, tuple(map(str, plan.keep))
-            self._report.add(Step("virtual servers", "kept", counts, names, reason="not known to be kube-proxy's"))
+            self._report.add(Step(SERVERS, "kept", counts, names, reason="not known to be kube-proxy's"))
+
+    def _remove_server(self, server: ServerAddress) -> bool:
+        name = f"virtual server {server}"
+        delete = partial(ipvs.delete_server, str(server.address), server.protocol, server.port)
+        return self._try(delete, name, [name])
 
     def _remove_device(self) -> None:
-        name, device = f"device {DEVICE}", self._leftovers.kube_ipvs_link
+        device = self._leftovers.kube_ipvs_link
         if device is None:
-            self._report.add(Step(name, "not found"))
+            self._skip(Step(LINK, "not found"))
         elif not self._leftovers.has_ipvs_device:
             reason = f"its kind is {device.kind or 'unknown'}, so it is not kube-proxy's"
-            self._report.add(Step(name, "kept", reason=reason))
-        elif self._try(partial(ipvs.delete_device, DEVICE)):
-            self._report.add_removed(name)
+            self._report.add(Step(LINK, "kept", reason=reason))
+        elif self._try(partial(ipvs.delete_device, DEVICE), LINK):
+            self._report.add_removed(LINK)
 
     def _remove_chains(self) -> None:
         plans = self._leftovers.chains_to_remove(self._modes)
-        if not plans and not self._report.has_failed:
+        if not xtables.backends():
             self._report.add(Step("iptables", "skipped", reason="not installed"))
         for (backend, plan), (_, saved) in zip(plans, self._leftovers.saved_rules, strict=True):
             for table in saved.unreadable_tables:
@@ -116,7 +121,9 @@ class _Cleanup:
             if not plan.restore_input:
                 self._report.add(Step(backend.name, "not found", counts))
             elif self._try(
-                partial(xtables.restore, backend, plan.restore_input), *describe_each_removed(backend.name, plan)
+                partial(xtables.restore, backend, plan.restore_input),
+                backend.name,
+                describe_each_removed(backend.name, plan),
             ):
                 self._report.add_removed(backend.name, counts)
             self._add_kept_chains(backend.name, plan)
@@ -131,13 +138,16 @@ class _Cleanup:
 
     def _remove_sets(self) -> None:
         if self._leftovers.ipset_names is None:
-            self._report.add(Step("ipsets", "skipped", reason="ipset is not installed"))
+            self._skip(Step(IPSETS, "skipped", reason="ipset is not installed"))
             return
         in_use = frozenset().union(*(plan.sets_in_use for _, plan in self._leftovers.chains_to_remove(self._modes)))
         plan = self._leftovers.sets_to_destroy(in_use)
         deadline = time.monotonic() + IPSET_RELEASE_SECONDS
-        removed = [self._try(partial(xtables.destroy_set, name, deadline), f"ipset {name}") for name in plan.destroy]
-        self._add_group("ipsets", "ipset", removed)
+        removed = [
+            self._try(partial(xtables.destroy_set, name, deadline), f"ipset {name}", [f"ipset {name}"])
+            for name in plan.destroy
+        ]
+        self._add_group(IPSETS, "ipset", removed)
         for name in plan.keep:
             self._report.add(Step(f"ipset {name}", "kept", reason="since a rule of another program uses it"))
 
@@ -147,4 +157,4 @@ class _Cleanup:
             try:
                 remove_table(library, family, KUBE_PROXY_TABLE, self._report)
             except KernelError as error:
-                self._fail(error)
+                self._fail(f"table {family.nft} {KUBE_PROXY_TABLE}", error)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from knft.cli.text_layout import format_seconds, wrapped
-from knft.control.messages import AuditStatus, ConntrackStatus, FamilyStatus, SourceStatus, Status
+from knft.control.messages import AuditStatus, ConntrackStatus, FamilyStatus, LoopbackStatus, SourceStatus, Status
 from knft.counts import format_count
 from knft.explain.words import time_text
 from knft.present.formatting import escape_invisible
@@ -145,8 +145,15 @@ def _problems(family: FamilyStatus) -> Iterator[str]:
         yield "stale objects cannot be removed"
     if family.repair_error:
         yield "the table cannot be repaired"
-    if family.loopback is not None and family.loopback.failed.count:
-        yield f"{format_count(family.loopback.failed.count, 'NodePort')} not served on loopback"
+    if family.loopback is not None:
+        yield from _loopback_problems(family.loopback)
+
+
+def _loopback_problems(loopback: LoopbackStatus) -> Iterator[str]:
+    if loopback.problem:
+        yield "no NodePort served on loopback"
+    elif loopback.failed.count:
+        yield f"{format_count(loopback.failed.count, 'NodePort')} not served on loopback"
 
 
 def format_summary(status: Status, leftovers: Leftovers = NO_LEFTOVERS) -> str:
@@ -239,7 +246,8 @@ def _family(name: str, family: FamilyStatus) -> Iterator[_Line]:
     if family.repair_error:
         yield "  repair", family.repair_error
     if family.loopback is not None:
-        yield "  loopback", f"{format_count(family.loopback.listeners, 'NodePort')} served"
+        problem = f"; {family.loopback.problem}" if family.loopback.problem else ""
+        yield "  loopback", f"{format_count(family.loopback.listeners, 'NodePort')} served{problem}"
         failed = family.loopback.failed
         texts = [f"NodePort {number}: {why}" for number, why in failed.reasons.items()]
         yield from _listed("not served", failed.count, texts)

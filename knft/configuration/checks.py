@@ -118,22 +118,22 @@ def find_problems(
     yield from chain.from_iterable(check(document, field_name) for check in checks)
     yield from _check_detect_local(document, field_name, unusable)
     if document["mode"] in SECTION_BY_MODE and "mode" not in unusable:
-        invalid = (row.field for row in options_of_kind(Kind.DURATION) if _duration_problem(document, row))
+        invalid = (option.field for option in options_of_kind(Kind.DURATION) if _duration_problem(document, option))
         yield from _check_periods_and_timeouts(document, field_name, {*unusable, *invalid})
 
 
 def _check_durations(document: Document, field_name: FieldNames) -> Iterator[Problem]:
-    for row in options_of_kind(Kind.DURATION):
-        if text := _duration_problem(document, row):
-            yield field_name.problem(row.field, text)
+    for option in options_of_kind(Kind.DURATION):
+        if text := _duration_problem(document, option):
+            yield field_name.problem(option.field, text)
 
 
-def _duration_problem(document: Document, row: Option) -> str:
+def _duration_problem(document: Document, option: Option) -> str:
     """Return what is wrong with the value of a duration; "" if nothing is."""
-    text = get_field(document, row.field)
+    text = get_field(document, option.field)
     if parse_unsigned(text.lstrip("+-")) is None:
         return f"{format_value(text)} is not a duration; write it as in 1s, 500ms or 1m30s"
-    found, is_period = parse_duration(text), bool(row.modes)
+    found, is_period = parse_duration(text), bool(option.modes)
     if is_period and (found is None or found > MAX_SECONDS * 1e9):
         return f"{format_value(text)} is longer than a year"
     return f"{format_value(text)} is longer than 292 years, the longest Go duration" if found is None else ""
@@ -289,7 +289,9 @@ def _check_feature_gates(document: Document, field_name: FieldNames) -> Iterator
 
 
 def _check_rejected(document: Document, field_name: FieldNames) -> Iterator[Problem]:
-    for path, row in FIELDS.items():
+    for path, option in FIELDS.items():
         is_reported = path in field_name.origins  # knft.configuration.load rejects the flag.
-        if row.support is Support.REJECTED and not is_reported and get_field(document, path) != row.default:
-            yield field_name.problem(path, f"{format_value(get_field(document, path))} is rejected: {row.description}")
+        if option.support is Support.REJECTED and not is_reported and get_field(document, path) != option.default:
+            yield field_name.problem(
+                path, f"{format_value(get_field(document, path))} is rejected: {option.description}"
+            )

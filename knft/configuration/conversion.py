@@ -56,9 +56,9 @@ def effective_document(document: Document) -> Document:
     result = deepcopy(document)
     mode = document["mode"]
     values = {field: get_field(document, section_path(mode, field)) for field in _PER_MODE_FIELDS}
-    for path, row in FIELDS.items():
-        if row.modes and path.rpartition(".")[2] in _PER_MODE_FIELDS:
-            set_field(result, path, row.default)
+    for path, option in FIELDS.items():
+        if option.modes and path.rpartition(".")[2] in _PER_MODE_FIELDS:
+            set_field(result, path, option.default)
     for field, value in values.items():
         no_pause = field == "minSyncPeriod" and (parse_duration(value) or 0) < _NO_DELAY_BELOW
         set_field(result, f"nftables.{field}", _PERIOD_FOR_ZERO if no_pause else value)
@@ -133,13 +133,6 @@ def _nodeport_addresses(document: Document) -> tuple[str, ...]:
     return parse_nodeport_addresses("", texts, localhost_nodeports=has_localhost_nodeports(document))
 
 
-def _serves_localhost_nodeports(document: Document) -> bool:
-    config = Config(
-        "", nodeport_addresses=_nodeport_addresses(document), localhost_nodeports=has_localhost_nodeports(document)
-    )
-    return any(map(config.serves_localhost_nodeports, Family))
-
-
 def _seconds(duration: str) -> float:
     found = parse_duration(duration) or 0
     return 0.0 if found < _NO_DELAY_BELOW else found / 1e9
@@ -170,9 +163,7 @@ def find_warnings(
     )
     for gate, on in document["featureGates"].items():
         known = GATES[gate]
-        if known.is_supported and _serves_localhost_nodeports(document):
-            continue
-        if on is not (known.fixed_value or False):
+        if not known.is_supported and on is not (known.fixed_value or False):
             yield f"{field_name('featureGates')}: {gate}={_display(on)} has no effect: {known.description}"
 
 
@@ -189,13 +180,13 @@ def _family_without_cidr(document: Document, field_name: FieldNames) -> Iterator
 
 def _ignored_fields(document: Document) -> Iterator[tuple[str, str]]:
     mode = document["mode"]
-    for path, row in FIELDS.items():
+    for path, option in FIELDS.items():
         value = get_field(document, path)
-        if value == row.default or value in row.values_without_warning:
+        if value == option.default or value in option.values_without_warning:
             continue
-        if row.support is Support.IGNORED:
-            yield path, f"{_display(value)} has no effect: {row.description}"
-        elif row.modes and not _is_in_force(path, mode):
+        if option.support is Support.IGNORED:
+            yield path, f"{_display(value)} has no effect: {option.description}"
+        elif option.modes and not _is_in_force(path, mode):
             effective_path = section_path(mode, path.rpartition(".")[2])
             yield path, f"{_display(value)} has no effect in mode {mode or 'iptables'}; {effective_path} applies"
 

@@ -40,9 +40,9 @@ def default_document() -> Document:
 def with_defaults(given: Document) -> Document:
     """Return the known fields of a document that matches the schema, with defaults for unset ones."""
     document: Document = {"apiVersion": API_VERSION, "kind": KIND}
-    for path, row in FIELDS.items():
+    for path, option in FIELDS.items():
         value = get_field(given, path)
-        set_field(document, path, row.default if _is_unset(row, value) else _CONVERTERS[row.kind](value))
+        set_field(document, path, option.default if _is_unset(option, value) else _CONVERTERS[option.kind](value))
     is_ipv6 = address_family(document["bindAddress"]) is Family.IPV6
     for path, ipv4, ipv6, port in (
         ("healthzBindAddress", "0.0.0.0", "[::]", HEALTHZ_PORT),  # noqa: S104 - kube-proxy's default
@@ -53,11 +53,11 @@ def with_defaults(given: Document) -> Document:
     return document
 
 
-def _is_unset(row: Option, value: object) -> bool:
+def _is_unset(option: Option, value: object) -> bool:
     """Return whether kube-proxy uses the default: without a pointer Go cannot tell zero from an unset field."""
-    if value is None or row.is_zero_valid:
+    if value is None or option.is_zero_valid:
         return value is None
-    return not value or (row.kind is Kind.DURATION and isinstance(value, str) and parse_duration(value) == 0)
+    return not value or (option.kind is Kind.DURATION and isinstance(value, str) and parse_duration(value) == 0)
 
 
 def _vmodule_item(item: Document) -> Document:
@@ -85,8 +85,8 @@ def canonical_duration(duration: str) -> str:
 
 def normalize_durations(document: Document) -> None:
     """Write all durations in Go's format."""
-    for row in options_of_kind(Kind.DURATION):
-        set_field(document, row.field, canonical_duration(get_field(document, row.field)))
+    for option in options_of_kind(Kind.DURATION):
+        set_field(document, option.field, canonical_duration(get_field(document, option.field)))
 
 
 def address_family(address: str) -> Family | None:

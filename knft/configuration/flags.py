@@ -57,18 +57,18 @@ def document_from_flags(given: GivenFlags, origins: Origins, errors: list[str]) 
         # kube-proxy's flags start from the defaults of mode iptables.
         set_field(document, "ipvs.minSyncPeriod", MIN_SYNC_PERIOD)
     for flag, value in given.items():
-        row = FLAGS[flag]
-        if not row.field or (flag in _PER_MODE_FLAGS and not _applies_in_mode(flag, mode)):
+        option = FLAGS[flag]
+        if not option.field or (flag in _PER_MODE_FLAGS and not _applies_in_mode(flag, mode)):
             continue
         path = (
             section_path(mode, _PER_MODE_FLAGS[flag])
             if flag in _PER_MODE_FLAGS and mode in SECTION_BY_MODE
-            else row.field
+            else option.field
         )
         origins[path] = flag
         with collected(errors):
-            found = _parse_value(flag, row, value)
-            set_field(document, path, found if found or path not in _EMPTY_MEANS_DEFAULT else row.default)
+            found = _parse_value(flag, option, value)
+            set_field(document, path, found if found or path not in _EMPTY_MEANS_DEFAULT else option.default)
     for flag, path, default_port in _PORT_FLAGS:
         # A file cannot disable a server: an empty address in a file means the default.
         given_port = default_port if "--write-config-to" in given else given.get(flag, default_port)
@@ -102,14 +102,16 @@ def ineffective_flag_warnings(given: GivenFlags) -> list[str]:
 def apply_flags_to_file(document: Document, given: GivenFlags, origins: Origins, errors: list[str]) -> None:
     """Apply the flags that also work with --config to a document from a file; add an error for each invalid value."""
     for flag, value in given.items():
-        row = FLAGS[flag]
-        if row.applies_with_file and row.field and row.kind is Kind.VMODULE:
+        option = FLAGS[flag]
+        if option.applies_with_file and option.field and option.kind is Kind.VMODULE:
             with collected(errors):
-                set_field(document, row.field, [*_parse_value(flag, row, value), *get_field(document, row.field)])
-        elif row.applies_with_file and row.field and row.field != "hostnameOverride":
+                set_field(
+                    document, option.field, [*_parse_value(flag, option, value), *get_field(document, option.field)]
+                )
+        elif option.applies_with_file and option.field and option.field != "hostnameOverride":
             with collected(errors):
-                set_field(document, row.field, _parse_value(flag, row, value))
-            origins[row.field] = flag
+                set_field(document, option.field, _parse_value(flag, option, value))
+            origins[option.field] = flag
 
 
 def apply_knft_flags(document: Document, given: GivenFlags, origins: Origins) -> None:
@@ -140,8 +142,8 @@ def collected(errors: list[str]) -> Iterator[None]:
         errors += str(error).splitlines()
 
 
-def _parse_value(flag: str, row: Option, value: Any) -> Any:  # noqa: ANN401 - a value of the option's kind
-    parse = _PARSERS.get(row.field) or _PARSERS.get(row.kind)
+def _parse_value(flag: str, option: Option, value: Any) -> Any:  # noqa: ANN401 - a value of the option's kind
+    parse = _PARSERS.get(option.field) or _PARSERS.get(option.kind)
     return value if parse is None else parse(flag, value)
 
 

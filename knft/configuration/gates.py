@@ -11,7 +11,7 @@ class Gate(NamedTuple):
     is_locked: bool = False
     """Whether kube-proxy rejects the other value."""
     is_supported: bool = False
-    """Whether true has an effect, too, if the description's condition is met."""
+    """Whether both values have an effect."""
 
     @property
     def effect(self) -> str:
@@ -36,7 +36,7 @@ GATES: dict[str, Gate] = {
     ),
     "KubeProxyIPVS": Gate("knft does not use IPVS"),
     "KubeProxyNFTablesLocalhostNodePorts": Gate(
-        "knft serves TCP NodePorts on 127.0.0.1 and ::1 only if nodePortAddresses contains loopback addresses",
+        "knft rejects packets to NodePorts at loopback addresses; it serves TCP there if nodePortAddresses has them",
         is_supported=True,
     ),
     "LoadBalancerIPMode": Gate("knft always evaluates ipMode of load balancer IPs", fixed_value=True, is_locked=True),

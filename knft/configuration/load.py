@@ -73,8 +73,8 @@ def _messages(file: "ParsedFile | None", found: list[Problem]) -> list[str]:
 
 def _warnings(given: GivenFlags, loaded: _LoadedDocument) -> Iterator[str]:
     for flag in given:
-        if (row := FLAGS[flag]).support is Support.IGNORED and _is_effective(given, flag):
-            yield f"{flag}: {row.description}"
+        if (option := FLAGS[flag]).support is Support.IGNORED and _is_effective(given, flag):
+            yield f"{flag}: {option.description}"
     for flag in _API_SERVER_FLAGS:
         if _is_ignored_with_manifests(given, flag):
             yield f"{flag}: it has no effect with --manifests"
@@ -146,8 +146,8 @@ def _is_effective(given: GivenFlags, flag: str) -> bool:
 
 def _rejected_flags(given: GivenFlags) -> Iterator[str]:
     for flag in given:
-        if (row := FLAGS[flag]).support is Support.REJECTED:
-            yield f"{flag}: it is rejected: {row.description}"
+        if (option := FLAGS[flag]).support is Support.REJECTED:
+            yield f"{flag}: it is rejected: {option.description}"
     if given.get("--once") and not given.get("--manifests"):
         yield "--once requires --manifests"
 

@@ -74,10 +74,14 @@ class Audits(Struct, frozen=True):
 
 
 class LoopbackStatus(Struct, frozen=True):
-    """How many NodePorts are served on the loopback address, and why others cannot be, by NodePort and Service port."""
+    """How many NodePorts are served on the loopback address, and why others cannot be, by NodePort and Service port.
+
+    ``problem`` tells why the process that serves them does not run, "" if it does or is not needed.
+    """
 
     listeners: int
     failed: NamedProblems
+    problem: str = ""
 
 
 class FamilyStatus(Struct, frozen=True):

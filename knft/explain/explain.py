@@ -25,6 +25,7 @@ from knft.explain.source_ranges import allowed_clients
 from knft.explain.sources import NodeRules, Source
 from knft.explain.used import endpoint_use
 from knft.explain.words import listed, number_text
+from knft.model.addresses import is_loopback
 from knft.model.names import ServicePortName
 
 _NO_SERVICE = frozenset({Sentence.NO_SERVICE.kind, Sentence.UNKNOWN_SERVICE.kind, Sentence.KERNEL_NO_SERVICE.kind})
@@ -112,6 +113,9 @@ class _Explainer:
         if probes is None or index is None:
             no_table = state(Sentence.KERNEL_NO_TABLE, family=query.family.value)
             return self._explanation(query, (no_table,), found=False)
+        on_loopback = self._on_loopback(query, index, probes) if query.port else None
+        if on_loopback is not None:
+            return on_loopback
         if query.port:
             owner = owner_at(query, index, probes)
             if owner is not None:
@@ -129,11 +133,6 @@ class _Explainer:
                 each for port in ports for each in port.frontends if each.at == query.address and each.kind != NODE_PORT
             )
             return self._explanation(query, (*kinds, *_conclusion(services, ports), *clients, *sources), ports)
-        on_loopback = self._source.port_on_loopback(query) if query.port else None
-        if on_loopback is not None:
-            port = self._source.explain_port(on_loopback, query.family)
-            served = state(Sentence.NODE_PORT_ON_LOOPBACK, what=query.text, port=on_loopback)
-            return self._explanation(query, (served, *_conclusion(str(on_loopback.service), [port])), (port,))
         users = self._source.ports_of_endpoint(query.family, query.address, query.port)
         if users:
             return self._endpoint(query, users)
@@ -141,6 +140,19 @@ class _Explainer:
         unserved = self._unserved(query, index, probes)
         conclusion = unserved or tuple(missing_address(query, index, probes))
         return self._explanation(query, conclusion, (), outcomes, found=bool(unserved))
+
+    def _on_loopback(self, query: AddressQuery, index: FrontendIndex, probes: Probes) -> Explanation | None:
+        """Explain a NodePort at a loopback address where it is served or rejected; return None for all others."""
+        served = self._source.port_on_loopback(query)
+        if served is not None:
+            port = self._source.explain_port(served, query.family)
+            by_process = state(Sentence.NODE_PORT_ON_LOOPBACK, what=query.text, port=served)
+            return self._explanation(query, (by_process, *_conclusion(str(served.service), [port])), (port,))
+        rejected = _rejected_on_loopback(query, index, probes)
+        if rejected is not None:
+            outcomes = probes.outcomes(query.address, query.port, query.protocol)
+            return self._explanation(query, (rejected,), (), outcomes)
+        return None
 
     def _unserved(self, query: AddressQuery, index: FrontendIndex, probes: Probes) -> tuple[Statement, ...]:
         """Return which Service without rules has an address, NodePort or endpoint, and what its packets get."""
@@ -185,6 +197,16 @@ def _frontend_owners(query: Query, kind: str, owners: tuple[PortOfFamily, ...]) 
         return
     for name, family in owners:
         yield state(Sentence.FRONTEND_OF_FAMILY, what=query.text, kind=kind, port=name, family=family.value)
+
+
+def _rejected_on_loopback(query: AddressQuery, index: FrontendIndex, probes: Probes) -> Statement | None:
+    """Return that the rules reject packets to a NodePort at a loopback address, None if they do not."""
+    owner = index.owners.get((None, query.protocol, query.port))
+    if owner is None or not is_loopback(query.address):
+        return None
+    if any(each.fate != "rejected" for each in probes.outcomes(query.address, query.port, query.protocol)):
+        return None
+    return state(Sentence.NODE_PORT_REJECTED_ON_LOOPBACK, what=query.text, port=owner)
 
 
 def _conclusion(services: str, ports: list[ExplainedPort]) -> tuple[Statement, ...]:

@@ -121,6 +121,9 @@ class Sentence(enum.Enum):
         "{owner} has NodePort {port}, which {address} does not accept, so the node's processes get the packets"
     )
     NODE_PORT_ON_LOOPBACK = "{what} is the NodePort of {port}, which a process of knft serves at this address"
+    NODE_PORT_REJECTED_ON_LOOPBACK = (
+        "{what} is the NodePort of {port}, which is not served at loopback addresses: packets are rejected"
+    )
     NODE_PORT_OF_NODE = "NodePort {port} is that of {owner}, but {address} is not an address of this node"
     NO_NODE_PORT = "no Service has NodePort {port}, so the node's processes get the packets"
     KERNEL_NO_NODE_PORT = "knft's rules have no NodePort {port}, so the node's processes get the packets"

@@ -13,6 +13,8 @@ from knft.forwarder.endpoint_choice import EndpointChoice, Target
 
 DIAL_SECONDS = 5.0
 """How long an endpoint may take to accept a connection, as in kube-proxy."""
+DISCARD_SECONDS = 5.0
+"""How long a client may go on sending after the endpoint has ended the connection, before it is reset."""
 MAX_CONNECTIONS = 4096
 _RESERVED_FILES = 64
 _BUFFER_BYTES = 1 << 16
@@ -115,9 +117,7 @@ async def _forward(client: socket.socket, target: Target) -> None:
             with endpoint:
                 await _dial(endpoint, target)
                 try:
-                    async with asyncio.TaskGroup() as directions:
-                        directions.create_task(_copy(client, endpoint))
-                        directions.create_task(_copy(endpoint, client))
+                    await _exchange(client, endpoint)
                 except BaseException:
                     _reset(endpoint)
                     raise
@@ -144,13 +144,45 @@ def _send_at_once(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-async def _copy(source: socket.socket, destination: socket.socket) -> None:
-    """Copy one direction until its end, and pass that on: the other direction may continue."""
+async def _exchange(client: socket.socket, endpoint: socket.socket) -> None:
+    """Copy both directions until both have ended; raise OSError if a side failed."""
+    failures: dict[socket.socket, OSError] = {}
+    async with asyncio.TaskGroup() as directions:
+        directions.create_task(_copy(client, endpoint, failures))
+        directions.create_task(_copy(endpoint, client, failures))
+    for side, error in failures.items():
+        # The kernel reports a broken pipe if the endpoint had ended its direction before: the answer is complete.
+        if side is not endpoint or not isinstance(error, BrokenPipeError):
+            raise error
+    if failures:
+        await _discard(client)
+
+
+async def _copy(source: socket.socket, destination: socket.socket, failures: dict[socket.socket, OSError]) -> None:
+    """Copy one direction until its end, and pass that on: the other direction may continue.
+
+    If ``destination`` takes no more data, this direction ends, and the other one continues: its data may have arrived
+    already. The error is added to ``failures``.
+    """
     loop = asyncio.get_running_loop()
     while data := await loop.sock_recv(source, _BUFFER_BYTES):
-        await loop.sock_sendall(destination, data)
+        try:
+            await loop.sock_sendall(destination, data)
+        except OSError as error:
+            failures[destination] = error
+            return
         await _let_others_run()
-    destination.shutdown(socket.SHUT_WR)
+    # After a reset, the data of this direction may be incomplete: it must not look complete.
+    if not isinstance(failures.get(source), ConnectionResetError):
+        destination.shutdown(socket.SHUT_WR)
+
+
+async def _discard(client: socket.socket) -> None:
+    """Read what a client still sends after the answer: closing with unread data would reset the connection."""
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(DISCARD_SECONDS):
+        while await loop.sock_recv(client, _BUFFER_BYTES):
+            await _let_others_run()
 
 
 def _reset(connection: socket.socket) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import IO, cast
 
@@ -16,17 +17,25 @@ from knft.decide.loopback import LOOPBACK_ADDRESSES
 from knft.families import Family
 from knft.forwarder.messages import Change, ListenFailure, Report
 from knft.forwarder.ports import ForwardedPort
+from knft.forwarder.restart_delay import RestartDelay
 from knft.kernel import pipe_framing
 from knft.kernel.oom import unprotect_from_oom
 
 log = logging.getLogger("knft")
 
-RESTART_SECONDS = 5.0
-"""How long to wait before another process is started after one has ended."""
 SEND_SECONDS = 60.0
 """After this time without reading a change, the process is considered hung and replaced."""
+CHECK_SECONDS = 10.0
+"""How often it is checked that the process reports, as it does every 10 s."""
+MISSED_CHECKS = 6
+"""After so many checks in a row without a report, the process is considered hung and replaced. Checks are counted, and
+not seconds, because knft itself may have been stopped meanwhile."""
+_ENVIRONMENT = ("PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH")
+"""The variables that the process inherits: those that find Python's modules and libraries."""
 EXIT_SECONDS = 5.0
 """How long the process may take to exit after its pipes are closed, before it is killed."""
+
+_MAX_ERROR_LINE = 1000
 
 _Key = tuple[Family, int]
 _REPORTS = msgspec.json.Decoder(Report)
@@ -35,8 +44,10 @@ _REPORTS = msgspec.json.Decoder(Report)
 class Forwarder:
     """Keeps a process that serves NodePorts on loopback addresses; any thread may call ``update`` and read reports."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Start no process yet: most clusters with this feature have no NodePort on most nodes."""
+        self._clock = clock
+        self._delay = RestartDelay()
         self._changed = threading.Condition()
         self._wanted: dict[_Key, ForwardedPort] = {}
         self._pending: dict[_Key, ForwardedPort | None] = {}
@@ -46,6 +57,8 @@ class Forwarder:
         """The failures that earlier processes have reported."""
         self.report = Report()
         """The last report of the current process."""
+        self.problem = ""
+        """Why no process runs that has reported, "" if one does or none is needed."""
 
     def update(self, family: Family, changes: Mapping[int, ForwardedPort | None]) -> None:
         """Serve the changed NodePorts; returns at once."""
@@ -76,15 +89,15 @@ class Forwarder:
     def run(self, stop: threading.Event) -> None:
         """Keep the process running until ``stop`` or ``close``. Needs its own thread."""
         while self._wait_for_port():
+            started = self._clock()
             problem = self._run_process()
             if self._is_closed or stop.is_set():
                 return
-            log.error(
-                "the process that serves NodePorts on loopback addresses %s; its connections have ended, and another "
-                "is started in %g s", problem, RESTART_SECONDS,
-            )  # fmt: skip
+            self.problem = f"the process that serves NodePorts on loopback addresses {problem}"
+            delay = self._delay.after(self._clock() - started)
+            log.error("%s; its connections have ended, and another is started in %g s", self.problem, delay)
             self._forget_report()
-            if stop.wait(RESTART_SECONDS):
+            if stop.wait(delay):
                 return
 
     def _run_process(self) -> str:
@@ -114,19 +127,30 @@ class Forwarder:
     def _wait_for_port(self) -> bool:
         """Wait until some NodePort is to be served; return False if the forwarder was closed meanwhile."""
         with self._changed:
+            if not self._wanted:
+                self.problem = ""
             self._changed.wait_for(lambda: self._wanted or self._is_closed)
             self._pending = dict(self._wanted)
             return not self._is_closed
 
     def _serve(self, process: "_Process") -> None:
-        """Pass changes to the process until it ends or the forwarder is closed."""
+        """Pass changes to the process until it ends, hangs or the forwarder is closed."""
+        reports = missed = 0
+        next_check = self._clock() + CHECK_SECONDS
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._pending or self._is_closed or process.has_ended)
+                self._changed.wait_for(lambda: self._pending or self._is_closed or process.has_ended, CHECK_SECONDS)
                 if self._is_closed or process.has_ended:
                     return
                 changes, self._pending = self._pending, {}
-            if not process.send([_change(*key, port) for key, port in changes.items()]):
+            if process.reports > reports:
+                reports, missed = process.reports, 0
+            elif self._clock() >= next_check:
+                missed, next_check = missed + 1, self._clock() + CHECK_SECONDS
+            if missed >= MISSED_CHECKS:
+                process.kill(f"did not report for {MISSED_CHECKS * CHECK_SECONDS:g} s and was killed")
+                return
+            if changes and not process.send([_change(*key, port) for key, port in changes.items()]):
                 return
 
     def _receive(self, report: Report) -> None:
@@ -151,6 +175,7 @@ class Forwarder:
                 report.refused - self.report.refused, report.connections,
             )  # fmt: skip
         self.report = report
+        self.problem = ""
 
     def _forget_report(self) -> None:
         self._earlier_failures = {family: self.listen_failures(family) for family in Family}
@@ -179,9 +204,10 @@ class _Process:
 
     def __init__(self, receive: Callable[[Report], None], on_end: Callable[[], None]) -> None:
         command = [sys.executable, "-P", "-m", "knft.forwarder.program", str(os.getpid())]
-        # Its messages are reports: standard error could have a reader that blocks it.
+        environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
+        # Not knft's standard error, whose reader could block the process.
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, env=environment
         )
         # Its memory depends on clients: the kernel must not spare it as it spares knft.
         unprotect_from_oom(self._process.pid)
@@ -189,10 +215,14 @@ class _Process:
         os.set_blocking(self._input.fileno(), False)
         self.pid = self._process.pid
         self.has_ended = False
+        self.reports = 0
+        """How many reports have arrived."""
         self.ending = "has ended"
         self._receive, self._on_end = receive, on_end
         self._reader = threading.Thread(target=self._read, name="forwarder-reports", daemon=True)
         self._reader.start()
+        self._error_reader = threading.Thread(target=self._log_errors, name="forwarder-errors", daemon=True)
+        self._error_reader.start()
 
     def _read(self) -> None:
         reader = pipe_framing.MessageReader(self._output.fileno())
@@ -200,10 +230,24 @@ class _Process:
             with contextlib.suppress(EOFError, OSError):
                 while True:
                     self._receive(_REPORTS.decode(reader.receive()))
+                    self.reports += 1
         finally:
             # Also after a report that cannot be decoded: without a reader, the process would block.
             self.has_ended = True
             self._on_end()
+
+    def _log_errors(self) -> None:
+        """Log what Python prints when the process cannot start or crashes."""
+        errors = cast("IO[bytes]", self._process.stderr)
+        with errors:
+            while line := errors.readline(_MAX_ERROR_LINE):
+                text = line.decode("utf-8", "backslashreplace").rstrip()
+                log.error("the process that serves NodePorts on loopback addresses printed: %s", text)
+
+    def kill(self, ending: str) -> None:
+        """Kill the process, because of ``ending``."""
+        self.ending = ending
+        self._process.kill()
 
     def send(self, changes: list[Change]) -> bool:
         """Pass changes to the process; return whether it took them."""
@@ -213,8 +257,7 @@ class _Process:
         except BrokenPipeError:
             return False
         except TimeoutError:
-            self.ending = f"did not read changes for {SEND_SECONDS:g} s and was killed"
-            self._process.kill()
+            self.kill(f"did not read changes for {SEND_SECONDS:g} s and was killed")
             return False
         return True
 
@@ -227,6 +270,7 @@ class _Process:
             self._process.kill()
             status = self._process.wait()
         self._reader.join()
+        self._error_reader.join()
         self._output.close()
         if self.ending == "has ended":
             self.ending = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"

@@ -23,7 +23,7 @@ from knft.kernel.process_names import set_process_name
 from knft.memory_errors import exit_if_out_of_memory
 
 RETRY_SECONDS = 10.0
-"""How often ports that could not be opened are retried, and changed numbers of connections are reported."""
+"""How often ports that could not be opened are retried, and how often at least the process reports."""
 
 _ADDRESSES = {Family.IPV4.value: "127.0.0.1", Family.IPV6.value: "::1"}
 _LENGTH_BYTES = 8
@@ -99,7 +99,6 @@ async def _serve() -> None:
     loop.set_exception_handler(lambda _, context: _send({"problem": _problem_text(context)}))
     arrived: asyncio.Queue[list[list[Any]] | None] = asyncio.Queue()
     receiver = loop.create_task(_receive(arrived))
-    reported: dict[str, Any] = {}
     while True:
         changes: list[list[Any]] | None = []
         with contextlib.suppress(TimeoutError):
@@ -109,10 +108,8 @@ async def _serve() -> None:
             await receiver
             return
         await listeners.apply(changes)
-        report = listeners.report()
-        if report != reported:
-            reported = report
-            _send(report)
+        # Also without a change: knft replaces a process that does not report.
+        _send(listeners.report())
 
 
 async def _receive(arrived: "asyncio.Queue[list[list[Any]] | None]") -> None:

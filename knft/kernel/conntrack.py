@@ -18,6 +18,7 @@ from msgspec import Struct
 from knft.errors import KernelError
 from knft.kernel import conntrack_messages as messages
 from knft.kernel.conntrack_messages import Flow
+from knft.protocols import TCP, UDP
 
 FlowProtocol = Literal["UDP", "TCP"]
 
@@ -29,7 +30,7 @@ DELETE_BATCH = 64
 """How many deletions are sent together. Their acknowledgements fit into any receive buffer."""
 YIELD_SECONDS = 0.0003
 """How long to sleep to release the GIL, so that a waiting thread gets it."""
-_PROTOCOLS: dict[FlowProtocol, int] = {"UDP": socket.IPPROTO_UDP, "TCP": socket.IPPROTO_TCP}
+_PROTOCOLS: dict[FlowProtocol, int] = {"UDP": UDP, "TCP": TCP}
 _NETFILTER = 12  # NETLINK_NETFILTER
 _READ_BYTES = 64 * 1024  # the kernel's buffers have up to 32 KiB
 

@@ -112,7 +112,7 @@ def _nft_version() -> str | None:
 
 def _read_rules() -> RuleFacts:
     errors: list[str] = []
-    leftovers = KubeProxyLeftovers(lambda error: errors.append(str(error)), READ_TIMEOUT_SECONDS)
+    leftovers = KubeProxyLeftovers(lambda _, error: errors.append(str(error)), READ_TIMEOUT_SECONDS)
     saved = {backend.name: rules for backend, rules in leftovers.saved_rules}
     found: dict[Mode, tuple[str, ...]] = {}
     for mode in Mode:

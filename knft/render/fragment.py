@@ -24,6 +24,7 @@ from knft.render.counters import counter_members, counting_verdict
 from knft.render.endpoint_ids import assign_ids, ids_of_contents, previous_ids
 from knft.render.frontends import endpoints_of
 from knft.render.hashing import hashed_array
+from knft.render.localhost_nodeports import localhost_rejections
 from knft.render.maglev import maglev_table, table_size
 from knft.render.order import stable_order
 from knft.render.pools import (
@@ -82,19 +83,20 @@ def render_plan(
         contents.members.update(counter_members(plan))
     chains: dict[SharedChain, None] = {}
     comment = str(plan.name)
-    has_wide_endpoints, is_hashed = wide is not None and wide.endpoints, wide is not None and wide.is_hashed
+    has_wide_endpoints = wide is not None and wide.endpoints
     arrays = _EndpointArrays(plan, previous, wide, contents)
     for frontend in plan.frontends:
         reset = _add_rejection(plan, frontend, comment, contents, config)
         chains.update(dict.fromkeys(reset))
         _add_source_ranges(plan, frontend, wide, comment, contents)
         needed = () if has_wide_endpoints else _shared_chains(plan, frontend)
-        if not is_hashed:
-            arrays.add_frontend(_pools(needed), frontend)
+        arrays.add_frontend(_pools(needed), frontend)
         chains.update(dict.fromkeys(needed))
         verdict = _verdict(plan, frontend, needed, wide)
         if verdict is not None:
             contents.entries[frontends.service_element(frontend)] = Entry(verdict, comment)
+    if config.localhost_nodeports:
+        contents.entries.update(localhost_rejections(plan, comment, family, config))
     if wide is not None:
         if wide.endpoints:
             arrays.add_wide(wide)

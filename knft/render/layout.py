@@ -31,6 +31,12 @@ from knft.render.counters import (
     counter_containers,
 )
 from knft.render.hashing import hashing_containers
+from knft.render.localhost_nodeports import (
+    LOOPBACK_NETWORKS,
+    localhost_chains,
+    localhost_containers,
+    localhost_rules,
+)
 from knft.render.names import REJECT_CHAIN
 from knft.render.pools import (
     AffinityPool,
@@ -51,8 +57,6 @@ HASHED_MAPS = frozenset(f"{names.HASHED_MAP_PREFIX}{protocol}" for protocol in N
 BEFORE_NAT, NAT, FILTER, MASQUERADE = -111, -101, 0, 99
 """Hook priorities: filter before DNAT, DNAT, filter after DNAT, masquerade."""
 
-_LOOPBACK = {Family.IPV4: "127.0.0.0/8", Family.IPV6: "::1/128"}
-
 
 def pool_kinds() -> tuple[PoolKind, ...]:
     """Return all kinds of pools."""
@@ -64,8 +68,14 @@ def pool_kinds() -> tuple[PoolKind, ...]:
     )
 
 
-def containers(family: Family, *, counters: bool = False) -> tuple[Container, ...]:
-    """Return the declarations of all sets and maps of a family's table, with those that count connections or not."""
+_WITHOUT_OPTIONS = Config("")
+
+
+def containers(family: Family, config: Config = _WITHOUT_OPTIONS, *, hashing: bool = False) -> tuple[Container, ...]:
+    """Return the declarations of all sets and maps of a family's table.
+
+    Options of ``config`` need further ones, and so does consistent hashing: with ``hashing``, these are included.
+    """
     address = "ipv4_addr" if family is Family.IPV4 else "ipv6_addr"
     frontend, nodeport = f"{address} . inet_proto . inet_service", "inet_proto . inet_service"
     hairpin = f"{address} . {frontend}"
@@ -99,13 +109,10 @@ def containers(family: Family, *, counters: bool = False) -> tuple[Container, ..
         ),
         *(declared for kind in pool_kinds() for declared in _endpoint_maps(kind, family.nft)),
         *wide_containers(family.nft),
-        *(counter_containers(family) if counters else ()),
+        *(counter_containers(family) if config.service_counters else ()),
+        *(localhost_containers() if config.localhost_nodeports else ()),
+        *(hashing_containers(family) if hashing else ()),
     )
-
-
-def known_containers(family: Family, *, counters: bool = False) -> tuple[Container, ...]:
-    """Return the declarations of all sets and maps that the table may have, with those that few Services need."""
-    return (*containers(family, counters=counters), *hashing_containers(family))
 
 
 def _earlier_containers(family: Family) -> tuple[Container, ...]:
@@ -130,15 +137,17 @@ def _earlier_containers(family: Family) -> tuple[Container, ...]:
 
 
 @cache
-def container_names(family: Family, *, counters: bool = False) -> frozenset[str]:
+def container_names(family: Family, config: Config = _WITHOUT_OPTIONS) -> frozenset[str]:
     """Return the names of all sets and maps that the table may have."""
-    return frozenset(container.name for container in known_containers(family, counters=counters))
+    return frozenset(container.name for container in containers(family, config, hashing=True))
 
 
 @cache
 def endpoint_map_names() -> frozenset[str]:
     """Return the names of the maps of endpoints and of endpoint IDs, which are the same in both families."""
-    return frozenset(each.name for each in known_containers(Family.IPV4) if each.is_map and each.data != "verdict")
+    return frozenset(
+        each.name for each in containers(Family.IPV4, hashing=True) if each.is_map and each.data != "verdict"
+    )
 
 
 def _endpoint_maps(kind: PoolKind, protocol: str) -> tuple[Container, Container]:
@@ -157,10 +166,14 @@ def constant_chains(family: Family, config: Config) -> tuple[Chain, ...]:
     return (
         Chain(REJECT_CHAIN, (nft.Rule((nft.Reject(),)),)),
         *(counter_chains(family) if config.service_counters else ()),
+        *localhost_chains(family, config),
         Chain("firewall-check", _firewall_rules(family, config)),
         Chain("services", _services_rules(family, config)),
         Chain("service-endpoints-check", (_on_frontend(family, names.NO_ENDPOINT_SERVICES),)),
-        Chain("nodeport-endpoints-check", (_on_nodeport(family, config, names.NO_ENDPOINT_NODEPORTS),)),
+        Chain(
+            "nodeport-endpoints-check",
+            (_on_nodeport(family, config, names.NO_ENDPOINT_NODEPORTS), *localhost_rules(family, config)),
+        ),
         Chain("cluster-ips-check", _cluster_ips_rules(family)),
         Chain("masquerading", _masquerading_rules(family, config)),
         *(
@@ -221,7 +234,7 @@ def _to_nodeport_addresses(family: Family, config: Config) -> tuple[nft.Match, .
     if not config.nodeports_on_all_addresses(family):
         return (nft.Match(_daddr(family), nft.Reference(names.NODEPORT_IPS)),)
     local = nft.Match(nft.FibType("daddr"), "local")
-    return (local, nft.Match(_daddr(family), nft.Network(_LOOPBACK[family]), "!="))
+    return (local, nft.Match(_daddr(family), nft.Network(LOOPBACK_NETWORKS[family]), "!="))
 
 
 def _services_rules(family: Family, config: Config) -> tuple[nft.Rule, ...]:
@@ -288,13 +301,13 @@ of the table with those that it needs. See docs/design/table-versions.md.
 RULES_MARKER = "rules-"
 
 
-def cache_filter(family: Family, *, counters: bool = False) -> CacheFilter:
+def cache_filter(family: Family, config: Config = _WITHOUT_OPTIONS) -> CacheFilter:
     """Return the filter for transactions that change elements; see ``knft.nft.codec.cache_filter``."""
     return CacheFilter(
         LAYOUT_MARKERS[family],
         {
             each.name: "map" if each.is_map else "set"
-            for each in known_containers(family, counters=counters)
+            for each in containers(family, config, hashing=True)
             if not each.interval and not each.dynamic_size
         },
     )
@@ -312,9 +325,7 @@ def markers(family: Family, config: Config) -> tuple[str, str]:
     Comments of containers do not count.
     """
     chains = constant_chains(family, config)
-    declared = tuple(
-        structs.replace(container, comment="") for container in containers(family, counters=config.service_counters)
-    )
+    declared = tuple(structs.replace(container, comment="") for container in containers(family, config))
     shared = tuple(shared_chain(spec, family, config) for spec in _shared_chain_samples())
     return LAYOUT_MARKERS[family], f"{RULES_MARKER}{_digest((declared, chains, shared))}"
 
@@ -343,13 +354,9 @@ def constant_chains_with_markers(family: Family, config: Config) -> tuple[Chain,
     return (*constant_chains(family, config), *(Chain(name) for name in markers(family, config)))
 
 
-def declarations(family: Family, *, counters: bool = False, hashing: bool = False) -> Table:
-    """Return the table with only its sets and maps; knft sends them as nft text before it sends anything else.
-
-    With ``hashing``, it has the maps that only consistent hashing needs.
-    """
-    declared = (known_containers if hashing else containers)(family, counters=counters)
-    return Table(family.nft, names.TABLE, names.COMMENT, declared, (), {})
+def declarations(family: Family, config: Config = _WITHOUT_OPTIONS, *, hashing: bool = False) -> Table:
+    """Return the table with only its sets and maps; knft sends them as nft text before it sends anything else."""
+    return Table(family.nft, names.TABLE, names.COMMENT, containers(family, config, hashing=hashing), (), {})
 
 
 def uses_hashing(transaction: Transaction) -> bool:

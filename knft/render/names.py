@@ -37,6 +37,9 @@ OWNED_CHAIN_PREFIXES = (EARLIER_STICKY_PREFIX, WIDE_PREFIX, "in-flight")
 a sync deletes them if no Service port needs them."""
 
 REJECT_CHAIN = "reject-chain"
+LOCALHOST_REJECTS = "localhost-nodeport-reject-ports"
+LOCALHOST_REJECT_PREFIX = "localhost-nodeport-reject-"
+"""The beginning of the names of the chains to which this map leads."""
 RESET_PREFIX = "reset-or-"
 """The beginning of the names of ``ResetChain``."""
 FILTER_FORWARD = "filter-forward"

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from knft.families import Family
+from knft.families import Family, family_of
 from knft.kernel.counter_reader import Counts
 from knft.model.names import ServicePortName
 from knft.model.plan import Frontend
@@ -77,11 +77,6 @@ class ConnectionTotals:
     def not_counted(self) -> int:
         """How many Service ports have no totals, because there are too many."""
         return len(self._not_counted)
-
-    @property
-    def released_count(self) -> int:
-        """How many frontends no Service port has any more, although their elements may still exist."""
-        return sum(map(len, self._released.values()))
 
     def set_frontends(self, family: Family, changed: Mapping[ServicePortName, Iterable[Frontend]]) -> None:
         """Replace the frontends that Service ports have in a family."""
@@ -219,5 +214,4 @@ def _raw_key(frontend: Frontend) -> bytes:
     port = bytes([protocol, 0, 0, 0]) + frontend.port.to_bytes(2, "big") + b"\0\0"
     if frontend.address is None:
         return port
-    family = socket.AF_INET6 if ":" in frontend.address else socket.AF_INET
-    return socket.inet_pton(family, frontend.address) + port
+    return socket.inet_pton(family_of(frontend.address).number, frontend.address) + port

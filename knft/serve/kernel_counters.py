@@ -1,13 +1,13 @@
 """KernelCounters: reads what the kernel counts in a thread of its own, so that a scrape only reads memory.
 
-These are the connections of each Service port (``--service-counters``), conntrack's entries and failures, and dropped
-INVALID packets (``--drop-invalid-packets``).
+These are the connections of each Service port (``--service-counters``), conntrack's entries and failures, dropped
+INVALID packets (``--drop-invalid-packets``), and packets rejected at loopback addresses (a feature gate).
 """
 
 import logging
 import threading
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -23,7 +23,6 @@ from knft.kernel.conntrack_usage import (
 from knft.memory_errors import exit_if_out_of_memory
 
 if TYPE_CHECKING:
-    from knft.serve.invalid_packets import InvalidPackets
     from knft.serve.service_counters import ServiceCounters
 
 log = logging.getLogger("knft")
@@ -40,13 +39,23 @@ class ConntrackUsage(Struct, frozen=True):
     statistics: ConntrackStatistics | None = None
 
 
+class PacketCounts(Protocol):
+    """What rules count."""
+
+    def read(self) -> None:
+        """Read the counters from the kernel."""
+
+    def metrics(self) -> Iterator[Metric]:
+        """Yield the metrics of the last values."""
+
+
 class KernelCounters(Collector):
     """Reads the counters in a thread, and serves the last values as metrics."""
 
-    def __init__(self, services: "ServiceCounters | None", invalid_packets: "InvalidPackets | None" = None) -> None:
-        """Start without values; what no option asks to count is None."""
+    def __init__(self, services: "ServiceCounters | None", packets: Sequence[PacketCounts] = ()) -> None:
+        """Start without values; ``services`` is None without the option that counts them."""
         self.services = services
-        self._invalid_packets = invalid_packets
+        self._packets = packets
         self.conntrack = ConntrackUsage()
         self._last_failure = ""
         """The unexpected error of the last reading, "" if there was none."""
@@ -76,16 +85,16 @@ class KernelCounters(Collector):
         self.conntrack = ConntrackUsage(conntrack_entries(), conntrack_maximum(), _statistics())
         if self.services is not None:
             self.services.read()
-        if self._invalid_packets is not None:
-            self._invalid_packets.read()
+        for counts in self._packets:
+            counts.read()
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics of the last values."""
         yield from _conntrack_metrics(self.conntrack)
         if self.services is not None:
             yield from self.services.metrics()
-        if self._invalid_packets is not None:
-            yield from self._invalid_packets.metrics()
+        for counts in self._packets:
+            yield from counts.metrics()
 
 
 def _statistics() -> ConntrackStatistics | None:

@@ -1,6 +1,6 @@
 """Creates the observers and HTTP servers of one process: health checks, metrics, status pages, events."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, structs
 
+from knft.config import Config
 from knft.configuration.settings import Settings
 from knft.control.messages import (
     AUDIT_PATH,
@@ -30,7 +31,7 @@ from knft.serve.history import ChangeHistory
 from knft.serve.http_message import JSON, Request, Response
 from knft.serve.http_server import HttpServer
 from knft.serve.http_thread import HttpThread
-from knft.serve.kernel_counters import KernelCounters
+from knft.serve.kernel_counters import KernelCounters, PacketCounts
 from knft.serve.last_syncs import LastSyncs
 from knft.serve.metrics import Metrics, ScrapeCollector
 from knft.serve.metrics_observer import MetricsObserver, read_scrape_values
@@ -45,7 +46,6 @@ from knft.sync.observer import SyncObserver
 
 if TYPE_CHECKING:
     from knft.forwarder.forwarder import Forwarder
-    from knft.serve.invalid_packets import InvalidPackets
     from knft.serve.service_counters import ServiceCounters
     from knft.serve.status import StatusSources
 
@@ -84,7 +84,7 @@ class Monitoring:
         self.last_syncs = LastSyncs(clock)
         self.kernel_counters = KernelCounters(
             _service_counters(clock) if config.service_counters else None,
-            _invalid_packets() if config.drop_invalid_packets else None,
+            tuple(_packet_counts(config)),
         )
         self.metrics.register(self.kernel_counters)
         if self.kernel_counters.services is not None:
@@ -227,7 +227,12 @@ def _own_ports(settings: Settings) -> dict[int, str]:
     return {split_address(address)[1]: flag for flag, address in bound if address}
 
 
-def _invalid_packets() -> "InvalidPackets":
-    from knft.serve.invalid_packets import InvalidPackets  # noqa: PLC0415 - few processes drop them
+def _packet_counts(config: Config) -> Iterator[PacketCounts]:
+    if config.drop_invalid_packets:
+        from knft.serve.invalid_packets import InvalidPackets  # noqa: PLC0415 - few processes drop them
 
-    return InvalidPackets()
+        yield InvalidPackets()
+    if config.localhost_nodeports:
+        from knft.serve.localhost_rejections import LocalhostRejections  # noqa: PLC0415 - few processes reject them
+
+        yield LocalhostRejections(config)

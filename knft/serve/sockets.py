@@ -7,11 +7,9 @@ import socket
 from contextlib import suppress
 
 from knft.errors import UsageError
-from knft.families import Family
+from knft.families import Family, family_of
 
 WILDCARDS = {Family.IPV4: "0.0.0.0", Family.IPV6: "::"}  # noqa: S104 - kube-proxy's default, too
-
-FAMILIES = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 
 _BACKLOG = 128
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
@@ -36,26 +34,26 @@ def listen_at(host: str, port: int) -> socket.socket:
     means all IPv4 addresses.
     """
     if host not in WILDCARDS.values():
-        return _listen(socket.AF_INET6 if ":" in host else socket.AF_INET, host, port)
+        return _listen(family_of(host), host, port)
     try:
-        return _listen(socket.AF_INET6, WILDCARDS[Family.IPV6], port, dual_stack=True)
+        return _listen(Family.IPV6, WILDCARDS[Family.IPV6], port, dual_stack=True)
     except OSError as error:
         if host != WILDCARDS[Family.IPV4] or error.errno not in _NO_IPV6:
             raise
-        return _listen(socket.AF_INET, host, port)
+        return _listen(Family.IPV4, host, port)
 
 
 def listen_in_one_family(family: Family, address: str, port: int) -> socket.socket:
     """Return a socket that listens at an address of ``family``; the wildcard means this family alone."""
-    return _listen(FAMILIES[family], address, port)
+    return _listen(family, address, port)
 
 
-def _listen(family: socket.AddressFamily, address: str, port: int, *, dual_stack: bool = False) -> socket.socket:
-    listening_socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+def _listen(family: Family, address: str, port: int, *, dual_stack: bool = False) -> socket.socket:
+    listening_socket = socket.socket(family.number, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         # Connections in TIME_WAIT, left by the previous process, must not block the port.
         listening_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
+        if family is Family.IPV6:
             listening_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if dual_stack else 1)
         listening_socket.bind((address, port))
         listening_socket.listen(_BACKLOG)

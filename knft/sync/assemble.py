@@ -51,7 +51,7 @@ def live_daemon(
             family,
             config,
             ServiceState(family, config.node_name, start, records_origins=True),
-            KernelTable(library, family, TABLE, ownership, cache_filter(family, counters=config.service_counters)),
+            KernelTable(library, family, TABLE, ownership, cache_filter(family, config)),
             time.monotonic,
         )
         for family in Family

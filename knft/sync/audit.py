@@ -60,7 +60,7 @@ def find_differences(
     if listing is None:
         return {("table", ())}
     discard_foreign_contents(listing.contents, family, config)
-    declared = layout.container_names(family, counters=config.service_counters)
+    declared = layout.container_names(family, config)
     owned = expected.contents.chains
     listed = Contents(listing.contents.entries, listing.contents.arrays, listing.contents.members, {})
     changes = diff_contents(

@@ -18,10 +18,10 @@ from knft.decide.stale_flows import PORT_BYTES
 from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.conntrack import FlowDump, FlowTable, open_flow_table
-from knft.memory_errors import exit_if_out_of_memory
 from knft.model.names import ServicePortName
 from knft.sync.node_port_addresses import node_port_addresses
 from knft.sync.observer import SyncObserver
+from knft.sync.pass_errors import PassErrors
 from knft.sync.report import MAX_NAMES, SyncReport
 from knft.sync.state import ServiceState
 
@@ -94,7 +94,7 @@ class ConnectionDrainer(SyncObserver):
         self._grace = grace
         self._families = {family: _FamilyState() for family in Family}
         self._lock = threading.Lock()
-        self._last_errors: dict[Family, str] = {}
+        self._errors = PassErrors("ending connections", "could not end connections to deleted endpoints: ")
 
     def sync_started(self, family: Family) -> None:
         """Record that endpoints may come back."""
@@ -127,25 +127,12 @@ class ConnectionDrainer(SyncObserver):
         """
         due = [family for family, family_state in self._families.items() if self._is_due(family_state)]
         for family in due:
-            self._run_pass_and_log(family)
+            self._errors.run(family, self.run_pass)
         return bool(due)
 
     def _is_due(self, family_state: _FamilyState) -> bool:
         with self._lock:
             return family_state.is_due(self._clock(), self._grace)
-
-    def _run_pass_and_log(self, family: Family) -> None:
-        message = ""
-        try:
-            self.run_pass(family)
-        except KernelError as error:
-            message = str(error)
-        except Exception as error:
-            exit_if_out_of_memory(error)
-            log.exception("%s: ending connections failed unexpectedly; please report this", family.value)
-        if message and self._last_errors.get(family) != message:
-            log.error("%s: could not end connections to deleted endpoints: %s", family.value, message)
-        self._last_errors[family] = message
 
     def run_pass(self, family: Family) -> int:
         """End the connections of one family that are due; return how many.

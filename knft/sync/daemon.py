@@ -315,9 +315,9 @@ class Daemon:
 
     def _log_repair(self, report: SyncReport) -> None:
         """Log what was removed from the table, and that the table is right; both were found by reading it back."""
-        if report.repair.removed_counters:
-            names = describe(report.repair.removed_counters)
-            log.info("%s: removed the counters of --service-counters, which is off: %s", report.family.value, names)
+        if report.repair.removed_unused:
+            names = describe(report.repair.removed_unused)
+            log.info("%s: removed the objects of options that are off: %s", report.family.value, names)
         removed = f"; it removed {describe(report.repair.removed)}" if report.repair.removed else ""
         if report.repair.repaired:
             log.warning("%s: knft repaired the table and read it back%s", report.family.value, removed)

@@ -18,7 +18,7 @@ class Declarations:
 
     def __init__(self, family: Family, config: Config) -> None:
         """Start with declarations that the kernel has not accepted."""
-        self._table = layout.declarations(family, counters=config.service_counters)
+        self._table = layout.declarations(family, config)
         self._accepted: dict[str, Any] = {}
 
     def are_in_force(self, snapshot: TableSnapshot, *, may_be_foreign: bool) -> bool:

@@ -20,10 +20,10 @@ from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.conntrack import DeletedFlows, FlowDump, FlowTable, open_flow_table
 from knft.kernel.conntrack_messages import Flow
-from knft.memory_errors import exit_if_out_of_memory
 from knft.sync.connection_drainer import ConnectionDrainer
 from knft.sync.node_port_addresses import node_port_addresses
 from knft.sync.observer import SyncObserver
+from knft.sync.pass_errors import PassErrors
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 
@@ -131,7 +131,7 @@ class FlowCleaner(SyncObserver):
         self._became_due = threading.Condition(self._lock)
         self._sync_ended = threading.Condition(self._lock)
         self._stop = threading.Event()
-        self._last_errors: dict[Family, str] = {}
+        self._errors = PassErrors("conntrack cleanup")
 
     def sync_started(self, family: Family) -> None:
         """Record that the frontends may be out of date."""
@@ -177,7 +177,7 @@ class FlowCleaner(SyncObserver):
             # CPU time, not wall time: waiting for a sync costs nothing.
             before = self._thread_time()
             for family in due:
-                self._run_pass_and_log(family)
+                self._errors.run(family, self.run_pass)
             if (self._drainer is not None and self._drainer.run_due_passes()) or due:
                 stop.wait((self._thread_time() - before) * IDLE_FACTOR)
 
@@ -193,19 +193,6 @@ class FlowCleaner(SyncObserver):
     def _due_families(self) -> list[Family]:
         now = self._clock()
         return [family for family, pending in self._families.items() if pending.is_pass_due(now)]
-
-    def _run_pass_and_log(self, family: Family) -> None:
-        message = ""
-        try:
-            self.run_pass(family)
-        except KernelError as error:
-            message = str(error)
-        except Exception as error:
-            exit_if_out_of_memory(error)
-            log.exception("%s: conntrack cleanup failed unexpectedly; please report this", family.value)
-        if message and self._last_errors.get(family) != message:
-            log.error("%s: %s", family.value, message)
-        self._last_errors[family] = message
 
     def run_pass(self, family: Family) -> int:
         """Run one pass in the calling thread's network namespace; return how many stale entries were deleted.

@@ -12,9 +12,11 @@ from knft.families import Family
 from knft.nft.codec.deletions import TEXT_KINDS
 from knft.nft.codec.listing import TableListing
 from knft.nft.objects import NamedObject
+from knft.protocols import NFT_PROTOCOLS
 from knft.render import layout
 from knft.render.counters import counter_chains
-from knft.render.names import COUNTER_SETS, OWNED_CHAIN_PREFIXES, RESET_PREFIX
+from knft.render.localhost_nodeports import reject_chain_name
+from knft.render.names import COUNTER_SETS, LOCALHOST_REJECTS, OWNED_CHAIN_PREFIXES, RESET_PREFIX
 from knft.render.pools import configured_shared_chain
 
 MAX_NAMED_OBJECTS = 5
@@ -65,7 +67,7 @@ def find_foreign_objects(listing: TableListing, family: Family, config: Config) 
         if name not in constant_chains
         and not (_depends_on_services(name, config) or (layout.is_marker(name) and not rules))
     } - base_chains
-    declared = layout.container_names(family, counters=config.service_counters)
+    declared = layout.container_names(family, config)
     containers = {each for each in listing.declarations if each.name not in declared}
     return ForeignObjects(
         frozenset(NamedObject(_CHAIN, name) for name in base_chains),
@@ -73,16 +75,31 @@ def find_foreign_objects(listing: TableListing, family: Family, config: Config) 
     )
 
 
-def unused_counters(family: Family, config: Config) -> frozenset[NamedObject]:
-    """Return the sets and chains that knft itself creates with ``--service-counters``, if the option is off.
+def unused_objects(family: Family, config: Config) -> frozenset[NamedObject]:
+    """Return the sets, maps and chains that knft itself creates with other options than these.
 
     They are foreign objects, but no other program has put them into the table.
     """
+    return frozenset((*_unused_counters(family, config), *_unused_localhost_objects(family, config)))
+
+
+def _unused_counters(family: Family, config: Config) -> Iterator[NamedObject]:
     if config.service_counters:
-        return frozenset()
-    names = (chain.name for chain in counter_chains(family))
-    chains = (NamedObject(_CHAIN, name) for counting in names for name in (counting, f"{RESET_PREFIX}{counting}"))
-    return frozenset((*chains, *(NamedObject("set", name) for name in COUNTER_SETS)))
+        return
+    for chain in counter_chains(family):
+        yield NamedObject(_CHAIN, chain.name)
+        yield NamedObject(_CHAIN, f"{RESET_PREFIX}{chain.name}")
+    for name in COUNTER_SETS:
+        yield NamedObject("set", name)
+
+
+def _unused_localhost_objects(family: Family, config: Config) -> Iterator[NamedObject]:
+    used = config.rejected_localhost_protocols(family)
+    if not used:
+        yield NamedObject("map", LOCALHOST_REJECTS)
+    for protocol in NFT_PROTOCOLS:
+        if protocol not in used:
+            yield NamedObject(_CHAIN, reject_chain_name(protocol))
 
 
 def _depends_on_services(chain: str, config: Config) -> bool:

@@ -75,12 +75,12 @@ class Superseded(Struct, frozen=True):
         deferred: dict[str, tuple[Key, ...]] = {}
         for container, keys in diff.removed.items():
             added = diff.added.get(container, {})
-            late = [key for key in keys if key not in added and self.includes(container, key)]
-            early = (
-                keys if not late else tuple(key for key in keys if key in added or not self.includes(container, key))
+            waiting = [key for key in keys if key not in added and self.includes(container, key)]
+            at_once = (
+                keys if not waiting else tuple(key for key in keys if key in added or not self.includes(container, key))
             )
-            main |= {container: early} if early else {}
-            deferred |= {container: tuple(late)} if late else {}
+            main |= {container: at_once} if at_once else {}
+            deferred |= {container: tuple(waiting)} if waiting else {}
         return main, deferred
 
 
@@ -98,9 +98,9 @@ def defer_unreachable(removed: Removals, added: Mapping[str, Collection[Key]], s
     if sum(map(len, unreachable.values())) <= size:
         return removed, {}
     main = dict(removed)
-    for container, late in unreachable.items():
-        removed_late = set(late)
-        main[container] = tuple(key for key in removed[container] if key not in removed_late)
+    for container, keys in unreachable.items():
+        deferred = set(keys)
+        main[container] = tuple(key for key in removed[container] if key not in deferred)
     return _without_empty(main), _without_empty(unreachable)
 
 

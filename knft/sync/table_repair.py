@@ -12,7 +12,7 @@ from knft.nft.codec.listing import TableListing
 from knft.nft.objects import NamedObject
 from knft.render import layout
 from knft.render.names import TABLE
-from knft.sync.foreign_objects import ForeignObjects, describe, find_foreign_objects, unused_counters
+from knft.sync.foreign_objects import ForeignObjects, describe, find_foreign_objects, unused_objects
 from knft.sync.quarantine import RetryState, bisect
 from knft.sync.table_interface import TableInterface
 from knft.sync.table_snapshot import up_to_date_chains
@@ -25,14 +25,14 @@ class RepairReport(Struct, frozen=True):
     """The result of reading the table back.
 
     ``repaired`` means that the table was read back after a repair and found right; ``removed`` are the foreign objects
-    that are gone since, and ``removed_counters`` those that knft itself has created, with ``--service-counters``: their
-    removal is not a repair. ``error`` tells what is still wrong with the table since the last repair, "" if nothing is.
+    that are gone since, and ``removed_unused`` those that knft itself has created, with other options: their removal is
+    not a repair. ``error`` tells what is still wrong with the table since the last repair, "" if nothing is.
     ``changed_again`` means that another program has changed the table, which the next sync therefore reads back.
     """
 
     repaired: bool = False
     removed: frozenset[NamedObject] = frozenset()
-    removed_counters: frozenset[NamedObject] = frozenset()
+    removed_unused: frozenset[NamedObject] = frozenset()
     error: str = ""
     changed_again: bool = False
 
@@ -54,8 +54,8 @@ class TableRepair:
         """The foreign objects that this sync found."""
         self._unconfirmed: frozenset[NamedObject] = frozenset()
         """The foreign objects that were found since the table was last read back."""
-        self._unused_counters: frozenset[NamedObject] = frozenset()
-        """Those of them that knft has created with ``--service-counters``, which is off now."""
+        self._unused: frozenset[NamedObject] = frozenset()
+        """Those of them that knft has created with other options."""
         self._refusals: dict[NamedObject, KernelError] = {}
         self._must_verify = False
         self._digests_before: dict[str, str] = {}
@@ -88,7 +88,7 @@ class TableRepair:
         try:
             listing = self._table.read()
         except UnavailableError:
-            kept = layout.container_names(self._family, counters=self._config.service_counters)
+            kept = layout.container_names(self._family, self._config)
             if not self._table.delete_newer_sets(kept):
                 raise
             listing = self._table.read()
@@ -104,7 +104,7 @@ class TableRepair:
         """
         self._found = find_foreign_objects(listing, self._family, self._config)
         self._unconfirmed |= self._found.all
-        self._unused_counters |= self._found.unhooked_objects & unused_counters(self._family, self._config)
+        self._unused |= self._found.unhooked_objects & unused_objects(self._family, self._config)
         self._refusals, self._digests_before = {}, listing.rule_digests
         if not self._found.base_chains or not self._has_own_base_chains(listing):
             return listing
@@ -186,8 +186,8 @@ class TableRepair:
             find_foreign_objects(listing, self._family, self._config).all if listing is not None else frozenset()
         )
         removed, self._unconfirmed = self._unconfirmed - remaining, self._unconfirmed & remaining
-        counters, self._unused_counters = removed & self._unused_counters, self._unused_counters & remaining
-        is_repair = self._must_verify or self._retry is not None or removed != counters
+        unused, self._unused = removed & self._unused, self._unused & remaining
+        is_repair = self._must_verify or self._retry is not None or removed != unused
         differences = self._writer.differences(listing, self._digests_before)
         reasons = [f"{len(differences)} elements or chains"] if differences else []
         if remaining:
@@ -196,7 +196,7 @@ class TableRepair:
                 f"foreign objects remain: {describe(remaining)}{''.join(f' ({why})' for why in refusals[:1])}"
             )
         error = f"{self._table_name} differs from the expected rules: {'; '.join(reasons)}" if reasons else ""
-        return RepairReport(is_repair and not reasons, removed - counters, counters, error)
+        return RepairReport(is_repair and not reasons, removed - unused, unused, error)
 
     def _failed(self, report: RepairReport, now: float) -> RepairReport:
         first = RetryState(report.error, now, self._config.sync_period)

@@ -168,7 +168,7 @@ def snapshot_from_listing(
     programmed: ProgrammedContents[Owner] = ProgrammedContents()
     if listing is None:
         return TableSnapshot(programmed, TableState.MISSING, owners)
-    if _must_be_replaced(listing, layout.known_containers(family, counters=config.service_counters), constant_chains):
+    if _must_be_replaced(listing, layout.containers(family, config, hashing=True), constant_chains):
         arrays = without_former_ids(listing.contents)
         return TableSnapshot(programmed, TableState.INCOMPATIBLE, owners, listing=listing, found_arrays=arrays)
     discard_foreign_contents(listing.contents, family, config)
@@ -232,7 +232,7 @@ def _must_be_replaced(listing: TableListing, containers: Sequence[Container], co
 
 def discard_foreign_contents(contents: Contents, family: Family, config: Config) -> None:
     """Remove the elements of sets and maps that knft does not declare from a listing's contents."""
-    declared = layout.container_names(family, counters=config.service_counters)
+    declared = layout.container_names(family, config)
     for position in [place for place in contents.entries if place[0] not in declared]:
         del contents.entries[position]
     for name in [name for name in contents.arrays if name.container not in declared]:

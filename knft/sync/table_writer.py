@@ -164,12 +164,8 @@ class TableWriter:
             self._table.declare(layout.hashing_declarations(self._state.node.family))
 
     def _declarations(self, transaction: Transaction) -> Table:
-        """Return the declarations of the sets and maps that the table needs after a transaction."""
-        hashing = layout.uses_hashing(transaction)
-        return layout.declarations(self._state.node.family, counters=self._config.service_counters, hashing=hashing)
-
-    def _known_containers(self) -> tuple[Container, ...]:
-        return layout.known_containers(self._state.node.family, counters=self._config.service_counters)
+        """Return the declarations of the sets and maps that the table needs for a transaction."""
+        return layout.declarations(self._state.node.family, self._config, hashing=layout.uses_hashing(transaction))
 
     def _former_clients(self, snapshot: TableSnapshot, prepared: PreparedTransaction) -> dict[Key, Value]:
         """Return the clients with session affinity that are in the table of an earlier version, before the switch."""
@@ -242,7 +238,8 @@ class TableWriter:
                 self._table.commit(piece)
                 sent += 1
         except KernelError:
-            refused = _removed_contents(pieces[sent:], self._known_containers())
+            declared = layout.containers(self._state.node.family, self._config, hashing=True)
+            refused = _removed_contents(pieces[sent:], declared)
             unclaimed = snapshot.programmed.get(SpecialOwner.UNCLAIMED)
             snapshot.programmed.apply(
                 {SpecialOwner.UNCLAIMED: refused if unclaimed is None else Contents.merged((unclaimed, refused))}

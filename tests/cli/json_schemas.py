@@ -8,6 +8,7 @@ from msgspec import Struct
 
 import knft.cli
 from knft.cli.cleanup_report import CleanupDocument
+from knft.cli.completion_document import CompletionDocument
 from knft.cli.status import StatusDocument
 from knft.cli.top_text import Top
 from knft.cli.version import Versions
@@ -15,6 +16,7 @@ from knft.control.messages import History
 
 FORMS: dict[str, type[Struct]] = {
     "cleanup": CleanupDocument,
+    "completion": CompletionDocument,
     "status": StatusDocument,
     "history": History,
     "top": Top,

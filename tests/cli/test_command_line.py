@@ -56,6 +56,14 @@ def test_every_command_has_help(command: str) -> None:
     assert all(len(line) <= 80 or len(line.split()) <= 2 for line in done.stdout.splitlines())
 
 
+@pytest.mark.parametrize("command", sorted(cli.commands.keys() - {"run"}))
+def test_every_command_prints_json(command: str) -> None:
+    """Except ``knft run``, which logs JSON with --logging-format=json."""
+    (choice,) = [each.type for each in cli.commands[command].params if "-o" in each.opts]
+    assert isinstance(choice, click.Choice)
+    assert "json" in choice.choices
+
+
 def test_render_help_describes_kube_proxys_modes() -> None:
     sentence = "in mode iptables or ipvs the default is all; `render` accepts localhost for them too."
     help_texts = {command: " ".join(knft(command, "--help").stdout.split()) for command in ("run", "render")}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from knft.cli.commands import SHELLS, cli
+from tests.cli.json_schemas import validated
 from tests.support.interactive_shell import PROMPT, InteractiveShell
 
 KILL_LINE = "\x15"
@@ -50,6 +51,7 @@ COMPLETED = {
     "status -o j": ["status", "-o", "json"],
     "history web -o j": ["history", "web", "-o", "json"],
     "completion fi": ["completion", "fish"],
+    "completion fish -o j": ["completion", "fish", "-o", "json"],
     "version -o j": ["version", "-o", "json"],
 }  # fmt: skip
 """Words after "knft", and what the Tab key makes of them."""
@@ -66,8 +68,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @cache
-def script(shell: str) -> str:
-    command = [sys.executable, "-m", "knft", "completion", shell]
+def script(shell: str, *flags: str) -> str:
+    command = [sys.executable, "-m", "knft", "completion", shell, *flags]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -206,6 +208,12 @@ def _proposed(shell: str, line: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={**ENVIRONMENT, **variables})
     assert done.stderr == ""
     return done.stdout
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_json_has_the_shell_and_its_script(shell: str) -> None:
+    found = validated("completion", script(shell, "-o", "json"))
+    assert found == {"shell": shell, "script": script(shell)}
 
 
 def test_unknown_shell_is_an_error() -> None:

@@ -264,6 +264,14 @@ def test_status_tells_which_nodeports_are_served_on_loopback() -> None:
     )
 
 
+def test_status_tells_why_no_nodeport_is_served_on_loopback() -> None:
+    problem = "the process that serves NodePorts on loopback addresses was killed by signal 9"
+    loopback = structs.replace(HEALTHY, loopback=LoopbackStatus(0, NamedProblems(), problem))
+    text = format_status(structs.replace(READY, families={"IPv4": loopback}), None)
+    assert text.startswith("knft is ready, with problems: IPv4: no NodePort served on loopback\n")
+    assert f"  loopback    0 NodePorts served; {problem}\n" in text
+
+
 def audited(**families: AuditStatus | str | None) -> Status:
     """Return a status with an audit of each family, or with the family's state."""
     return structs.replace(

@@ -298,7 +298,7 @@ def test_known_gate_warns_or_is_rejected(gate: str, on: bool) -> None:  # noqa: 
         return
     warnings = (
         ()
-        if on is (known.fixed_value or False)
+        if known.is_supported or on is (known.fixed_value or False)
         else (f"--feature-gates: {gate}={str(on).lower()} has no effect: {known.description}",)
     )
     settings = load(flag, PRIMARY_FLAG)
@@ -309,7 +309,7 @@ LOCALHOST_GATE_FLAG = f"--feature-gates={LOCALHOST_GATE}=true"
 
 
 @pytest.mark.parametrize("on", [True, False])
-def test_gate_of_localhost_nodeports_has_an_effect_with_loopback_addresses(*, on: bool) -> None:
+def test_gate_of_localhost_nodeports_has_an_effect(*, on: bool) -> None:
     gate = f"--feature-gates={LOCALHOST_GATE}={str(on).lower()}"
     settings = load(gate, "--nodeport-addresses=primary,127.0.0.0/8,::1/128")
     assert settings.warnings == ()

@@ -428,6 +428,26 @@ class TestNodePortsOnLoopback:
         (port,) = explained("127.0.0.1:30080", source).ports
         assert len(port.endpoints) == 2
 
+    @pytest.mark.parametrize(
+        ("what", "port", "addresses"),
+        [
+            ("127.0.0.1:30053/udp", "dns", ("127.0.0.0/8",)),
+            ("127.0.0.2:30053/udp", "dns", ("127.0.0.0/8",)),
+            ("127.0.0.1:30080/tcp", "http", ("primary",)),
+        ],
+    )
+    def test_other_protocols_are_rejected_and_tcp_without_loopback_addresses(
+        self, what: str, port: str, addresses: tuple[str, ...]
+    ) -> None:
+        source = of_objects(*self.OBJECTS, config=replace(self.SERVING, nodeport_addresses=addresses))
+        found = explained(what, source)
+        (conclusion,) = found.conclusion
+        assert conclusion.text == (
+            f"{what} is the NodePort of default/web:{port}, which is not served at loopback addresses: packets are "
+            "rejected"
+        )
+        assert [(each.client, each.fate) for each in found.outcomes] == [("node", "rejected")]
+
     @pytest.mark.parametrize("what", ["127.0.0.2:30080", "127.0.0.1:30081", "127.0.0.1:30053/udp", "[::1]:30080"])
     def test_other_loopback_addresses_ports_and_protocols_are_not_served(self, what: str) -> None:
         assert "a process of knft" not in first_line(what, of_objects(*self.OBJECTS, config=self.SERVING))

@@ -7,7 +7,9 @@ import resource
 import signal
 import socket
 import struct
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -152,7 +154,7 @@ def test_transfer_without_pauses_lets_others_run(monkeypatch: pytest.MonkeyPatch
 
     async def copy(source: socket.socket, destination: socket.socket) -> None:
         counting = asyncio.create_task(count_turns())
-        await connections._copy(source, destination)
+        await connections._copy(source, destination, {})
         counting.cancel()
 
     sender, source = socket.socketpair()
@@ -283,7 +285,7 @@ def test_process_that_ends_is_replaced(
     served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its connections end, and all NodePorts are served again."""
-    monkeypatch.setattr(forwarder_module, "RESTART_SECONDS", 0.01)
+    monkeypatch.setattr(served.forwarder._delay, "_next", 0.01)
     endpoint = served.endpoint()
     served.serve(endpoint)
     client, backend = served.connect(), endpoint.accept()
@@ -295,6 +297,59 @@ def test_process_that_ends_is_replaced(
     ended = "the process that serves NodePorts on loopback addresses was killed by signal 9; its connections have ended"
     assert caplog.messages == [f"{ended}, and another is started in 0.01 s"]
     backend.close()
+
+
+def test_process_that_cannot_start_is_reported_with_what_it_printed(
+    served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``knft status`` reads the problem, which ends with the first report of the next process."""
+    monkeypatch.setattr(served.forwarder._delay, "_next", 0.01)
+    monkeypatch.setattr(sys, "executable", "/bin/cat")
+    endpoint = served.endpoint()
+    served.forwarder.update(served.family, {served.port: ForwardedPort("default/web:http", (endpoint.target,))})
+    wait_until(lambda: bool(served.forwarder.problem), "the problem is not reported")
+    assert served.forwarder.problem.startswith("the process that serves NodePorts on loopback addresses exited with")
+    wait_until(lambda: any("addresses printed: " in each for each in caplog.messages), "the output is not logged")
+    monkeypatch.undo()
+    served.wait_for_listeners(1)
+    assert served.forwarder.problem == ""
+
+
+def test_hung_process_is_replaced(
+    served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does not report, although nothing is sent to it."""
+    monkeypatch.setattr(forwarder_module, "CHECK_SECONDS", 0.02)
+    monkeypatch.setattr(forwarder_module, "MISSED_CHECKS", 150)
+    monkeypatch.setattr(served.forwarder._delay, "_next", 0.01)
+    served.serve(served.endpoint())
+    hung = served.forwarder.pid
+    os.kill(hung or 0, signal.SIGSTOP)
+    wait_until(lambda: served.forwarder.pid not in {hung, None}, "the process is not replaced")
+    assert any("did not report for 3 s and was killed" in each for each in caplog.messages)
+
+
+def test_process_gets_no_other_variables_of_the_environment(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/root/secret")
+    served.serve(served.endpoint())
+    found = Path(f"/proc/{served.forwarder.pid}/environ").read_bytes().split(b"\0")
+    assert {each.partition(b"=")[0] for each in found} <= {b"", b"PYTHONPATH", b"PYTHONHOME", b"LD_LIBRARY_PATH"}
+
+
+def test_answer_arrives_although_the_endpoint_reads_no_more(served: Served) -> None:
+    """As servers that reject an upload: they answer, end the connection, and the client still sends."""
+    endpoint = served.endpoint()
+    served.serve(endpoint)
+    client, backend = served.connect(), endpoint.accept()
+    answer = os.urandom(1 << 16)
+    backend.sendall(answer)
+    backend.shutdown(socket.SHUT_WR)
+    backend.close()
+    for _ in range(20):
+        client.sendall(b"more")
+        time.sleep(0.01)  # Each piece is one more write to the endpoint.
+    client.shutdown(socket.SHUT_WR)
+    assert _received(client) == answer
 
 
 def test_connections_beyond_the_limit_are_reset(served: Served, caplog: pytest.LogCaptureFixture) -> None:

@@ -33,6 +33,10 @@ OTHERS = {
     "pods-by-interface": Config("node-1", detect_local_mode="InterfaceNamePrefix", pod_interface="veth*"),
     "node-ports-everywhere": Config("node-1", cluster_cidrs=PODS, nodeport_addresses=("all",)),
     "service-counters": Config("node-1", cluster_cidrs=PODS, service_counters=True),
+    "localhost-nodeports": Config(
+        "node-1", cluster_cidrs=PODS, nodeport_addresses=("127.0.0.0/8", "::1/128"), localhost_nodeports=True
+    ),
+    "localhost-nodeports-rejected": Config("node-1", cluster_cidrs=PODS, localhost_nodeports=True),
     "drop-invalid-packets": Config("node-1", cluster_cidrs=PODS, drop_invalid_packets=True),
 }
 

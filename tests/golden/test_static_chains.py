@@ -30,9 +30,7 @@ def test_text_and_transaction_load_the_same_rules(family: Family, config: Config
 
 
 def _listed_from_text(family: Family, config: Config) -> str:
-    table = structs.replace(
-        layout.declarations(family, counters=config.service_counters), chains=chains(family, config)
-    )
+    table = structs.replace(layout.declarations(family, config), chains=chains(family, config))
     namespace = Namespace.create("golden")
     namespace.run(["nft", "-f", "-"], stdin=table_text(table))
     return _listed(namespace)
@@ -42,7 +40,7 @@ def _listed_from_transaction(family: Family, config: Config) -> str:
     namespace = Namespace.create("golden")
     with namespace.entered():
         port = KernelHarness(namespace, config).checked_tables[family]
-        port.declare(layout.declarations(family, counters=config.service_counters))
+        port.declare(layout.declarations(family, config))
         port.commit(Transaction(family.nft, TABLE, chains(family, config)))
     return _listed(namespace)
 

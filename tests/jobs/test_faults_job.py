@@ -257,6 +257,7 @@ class _Server:
     def __init__(self) -> None:
         self.name = "web-1"
         self.writers: list[asyncio.StreamWriter] = []
+        self.udp_closed = asyncio.Event()
         self.ports: dict[str, int] = {}
 
     async def start(self, host: str) -> None:
@@ -270,8 +271,10 @@ class _Server:
         self.end()
         self._tcp.close()
         self._udp.close()
-        # Sockets are closed in the next rounds of the loop.
-        await asyncio.sleep(0.1)
+        await self.udp_closed.wait()
+        for writer in self.writers:
+            with suppress(OSError):
+                await writer.wait_closed()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
@@ -298,6 +301,9 @@ class _Datagrams(asyncio.DatagramProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # Python 3.11's is no instance of DatagramTransport.
         self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio passes it
+        self._server.udp_closed.set()
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         assert data == b"hostname\n"

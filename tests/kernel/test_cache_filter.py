@@ -29,6 +29,7 @@ pytestmark = pytest.mark.kernel
 
 FAMILIES = pytest.mark.parametrize("family", list(Family), ids=lambda family: family.value)
 
+ALL_OPTIONS = Config("node-1", service_counters=True, localhost_nodeports=True)
 ADDRESSES = {Family.IPV4: ("10.0.0.1", "10.96.255.254"), Family.IPV6: ("fd00::1", "2001:db8::ffff:0:0:1")}
 VERDICTS = (Entry(Goto("target"), "ns/web:http"), Entry(Jump("target")), Entry(Drop()))
 
@@ -53,11 +54,11 @@ class _Filtered:
 
     def __init__(self, library: WorkerProcess, family: Family = Family.IPV4) -> None:
         self.recorded = _Recorded(library)
-        self.filter = layout.cache_filter(family, counters=True)
+        self.filter = layout.cache_filter(family, ALL_OPTIONS)
         self.table = KernelTable(self.recorded, family, "knft", cache_filter=self.filter)
         where = f"{family.nft} knft"
         library.run(
-            declarations_text(layout.declarations(family, counters=True))
+            declarations_text(layout.declarations(family, ALL_OPTIONS))
             + f"add chain {where} target\nadd chain {where} {self.filter.chain}\n"
         )
 
@@ -105,7 +106,7 @@ def _elements(family: Family) -> dict[str, dict[Key, Value]]:
                 strict=False,
             )
         )
-        for each in layout.containers(family, counters=True)
+        for each in layout.containers(family, ALL_OPTIONS)
         if not each.interval and not each.dynamic_size
     }
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from knft.config import Config
 from knft.errors import KernelError
 from knft.families import Family
 from knft.kernel.counter_reader import _add_list, read_counters
@@ -20,6 +21,7 @@ from tests.support.lab.namespace import Namespace
 
 pytestmark = pytest.mark.kernel
 ELEMENTS = 3000
+COUNTING = Config("node-1", service_counters=True)
 
 
 def _listed(namespace: Namespace, family: Family, name: str) -> dict[tuple[Any, ...], int]:
@@ -41,7 +43,7 @@ def _add_elements(library: WorkerProcess, family: Family, name: str) -> None:
 
 @pytest.mark.parametrize("family", Family)
 def test_counters_are_those_that_nft_lists(namespace: Namespace, library: WorkerProcess, family: Family) -> None:
-    library.run(declarations_text(layout.declarations(family, counters=True)))
+    library.run(declarations_text(layout.declarations(family, COUNTING)))
     name = "service-connections"
     _add_elements(library, family, name)
     found = read_counters(family.number, "knft", sorted(COUNTER_SETS))
@@ -55,7 +57,7 @@ def test_counters_are_those_that_nft_lists(namespace: Namespace, library: Worker
 
 def test_equal_forms_are_decoded_together(library: WorkerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not each element by itself: that takes ten times as long. Their numbers of packets and bytes differ."""
-    library.run(declarations_text(layout.declarations(Family.IPV4, counters=True)))
+    library.run(declarations_text(layout.declarations(Family.IPV4, COUNTING)))
     _add_elements(library, Family.IPV4, "service-connections")
     steps = counted_steps(monkeypatch)
     assert len(read_counters(Family.IPV4.number, "knft", ["service-connections"])["service-connections"]) == ELEMENTS
@@ -89,7 +91,7 @@ def test_missing_set_is_an_error(library: WorkerProcess) -> None:
 
 def test_audit_reads_sets_with_counters(library: WorkerProcess) -> None:
     """The digest of a set does not depend on its counters: otherwise traffic could make each dump differ."""
-    library.run(declarations_text(layout.declarations(Family.IPV4, counters=True)))
+    library.run(declarations_text(layout.declarations(Family.IPV4, COUNTING)))
     digests = []
     for packets in (1, 2):
         library.run(

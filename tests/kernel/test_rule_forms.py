@@ -34,6 +34,7 @@ CONFIGS = {
     "pods by bridge": Config("node-1", detect_local_mode="BridgeInterface", pod_interface="cni0"),
     "pods by prefix": Config("node-1", detect_local_mode="InterfaceNamePrefix", pod_interface="veth*"),
     "NodePorts everywhere": Config("node-1", nodeport_addresses=("all",)),
+    "NodePorts rejected on loopback": Config("node-1", localhost_nodeports=True),
     "INVALID packets dropped": Config("node-1", drop_invalid_packets=True),
 }
 
@@ -62,7 +63,7 @@ def test_every_rule_loads_and_is_listed(harness: KernelHarness, family: Family, 
     """Both ways of listing return all rules of each chain."""
     chains = _chains(family, config)
     table, checked = harness.tables[family], harness.checked_tables[family]
-    table.declare(layout.declarations(family, hashing=True))
+    table.declare(layout.declarations(family, config, hashing=True))
     checked.commit(Transaction(family.nft, TABLE, chains))
 
     assert {chain.name: len(chain.rules) for chain in chains} == _listed_rules(harness.namespace)

@@ -34,7 +34,7 @@ def test_json_of_a_dry_run_has_the_steps_of_the_text(old_node: OldNode) -> None:
     document = _document(old_node.cleanup("all", "--dry-run", "-o", "json"))
     assert old_node.state() == before
     assert _text(document) == old_node.cleanup("all", "--dry-run")
-    assert (document.dry_run, document.errors) == (True, ())
+    assert document.dry_run
     assert Step("ipsets", "would be removed", {"ipset": 34}) in document.steps
 
 
@@ -75,7 +75,30 @@ def test_json_of_a_failed_cleanup_has_the_error_and_the_other_steps(old_node: Ol
     done = old_node.namespace.run([*KNFT, "cleanup", "-o", "json"], check=False)
     assert done.returncode == 1
     document = _document(done.stdout)
-    assert document.steps == (Step("table ip6 knft", "removed"),)
-    (error,) = document.errors
-    assert error.startswith("cannot remove table ip knft: table ip knft is owned by another process: ")
-    assert done.stderr.startswith(f"knft: {error}\n")
+    failed, removed = document.steps
+    assert (failed.object, failed.outcome) == ("table ip knft", "failed")
+    assert failed.reason.startswith("cannot remove table ip knft: table ip knft is owned by another process: ")
+    assert removed == Step("table ip6 knft", "removed")
+    assert done.stderr.startswith(f"knft: {failed.reason}\n")
+
+
+def test_json_has_the_error_of_what_cannot_be_read(old_node: OldNode, tmp_path: Path) -> None:
+    """The text does not say that it is not installed."""
+    program = tmp_path / "ipset"
+    program.write_text("#!/bin/sh\necho 'ipset: Operation not permitted' >&2\nexit 1\n")
+    program.chmod(0o755)
+    command = ["env", f"PATH={tmp_path}:/usr/sbin:/usr/bin:/sbin:/bin", *KNFT, "cleanup", "--kube-proxy", "ipvs"]
+    done = old_node.namespace.run([*command, "-o", "json"], check=False)
+    assert done.returncode == 1
+    (step,) = [step for step in _document(done.stdout).steps if step.object == "ipsets"]
+    assert (step.outcome, "Operation not permitted" in step.reason) == ("failed", True)
+    done = old_node.namespace.run(command, check=False)
+    assert "ipsets:" not in done.stdout
+    assert done.stderr.startswith(f"knft: {step.reason}\n")
+
+
+def test_json_of_a_forced_cleanup_has_the_warning(old_node: OldNode, tmp_path: Path) -> None:
+    with KnftRun(old_node.namespace, tmp_path):
+        document = _document(knft(old_node.namespace, "cleanup", "--force", "-o", "json").stdout)
+    (warning,) = document.warnings
+    assert warning.endswith("; it will create the tables again")

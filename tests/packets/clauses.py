@@ -268,7 +268,8 @@ NO_PACKET = {
     ),
     "upstream-tests.md#nftables-loopback-nodeport-reject-set": NoPacket(
         "NodePorts on loopback are rejected by a set, behind a feature gate",
-        "the gate is off by default, and knft does not have it (docs/behaviour/nftables.md#loopback-nodeports)",
+        "scenarios have no settings for a feature gate",
+        "tests/packets/test_loopback_nodeports.py::test_udp_is_rejected_although_a_process_has_the_port",
     ),
     "upstream-tests.md#nftables-naming": NoPacket(
         "names of chains are made from names of Services", "knft names no chain after a Service"

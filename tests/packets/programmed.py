@@ -44,6 +44,11 @@ class ProgrammedNode:
         with self.namespace.entered():
             return KernelHarness(self.namespace, self._config, lambda: time.perf_counter() + self.clock_offset)
 
+    @property
+    def objects(self) -> tuple[Any, ...]:
+        """All objects, as knft's stages have them."""
+        return tuple(self._harness.objects.values())
+
     def apply(self, objects: Sequence[dict[str, Any]]) -> dict[Family, SyncReport]:
         """Add or change objects, which are written as in scenarios, and sync."""
         self._deliver(objects)

@@ -13,9 +13,11 @@ import pytest
 from msgspec import structs
 
 from knft.config import Config
+from knft.explain.sentences import Sentence
 from knft.families import Family
 from knft.kernel.addresses import local_addresses
 from knft.sync.connection_drainer import ConnectionDrainer
+from tests.explain.sources import explained, of_objects
 from tests.packets.programmed import ProgrammedNode, endpoints, service, with_load_balancer
 from tests.packets.segments import ServiceConnection
 from tests.support.families import addresses
@@ -172,6 +174,19 @@ def test_connections_to_a_deleted_endpoint_are_reset(
         node.apply([_endpoints(second)])
         assert node.ended == len(opened.connections)
         assert opened.outcomes() == {"reset"}
+
+
+@each_family
+@pytest.mark.parametrize(("name", "frontend"), [("web", FRONTENDS["cluster IP"]), ("other", OTHER)])
+def test_explanation_says_whether_connections_are_reset(
+    node: DrainedNode, version: plan.Version, name: str, frontend: Any
+) -> None:
+    node.apply([_service(), _other(), _endpoints("local-1", "local-2"), _endpoints("local-1", "local-2", name="other")])
+    with Connections(node, version, {"cluster IP": frontend}) as opened:
+        notes = [note.kind for port in explained(name, of_objects(*node.objects)).ports for note in port.notes]
+        node.apply([_endpoints("remote-1", name=name)])
+        assert opened.outcomes() == {"reset" if Sentence.RESETS_CONNECTIONS.kind in notes else "echo"}
+    assert (name == "web") is (Sentence.RESETS_CONNECTIONS.kind in notes)
 
 
 @each_family

@@ -94,7 +94,15 @@ WITHOUT_PACKETS = frozenset(
 
 One has packets of another test: ``tests/serve/test_service_health.py``.
 """
-WITH_OTHER_PACKETS = frozenset({S.INVALID_DROPPED, S.RESETS_CONNECTIONS, S.SERVED_ON_LOOPBACK, S.NODE_PORT_ON_LOOPBACK})
+WITH_OTHER_PACKETS = frozenset(
+    {
+        S.INVALID_DROPPED,
+        S.RESETS_CONNECTIONS,
+        S.SERVED_ON_LOOPBACK,
+        S.NODE_PORT_ON_LOOPBACK,
+        S.NODE_PORT_REJECTED_ON_LOOPBACK,
+    }
+)
 """The sentences whose packets ``test_invalid_packets``, ``test_draining`` and ``test_loopback_nodeports`` send."""
 
 

@@ -1,6 +1,7 @@
 """NodePorts on loopback addresses, served by ``knft run``: clients on the node reach the pods."""
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial, dial_many
 from tests.support.logged_process import LoggedProcess
 from tests.support.scenario import VERSIONS, Scenario
+from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.kernel
 
@@ -105,9 +107,73 @@ def test_other_addresses_of_the_node_do_not_accept_the_nodeport(node: LoopbackNo
 
 
 @each_family
-def test_udp_is_refused_at_once(node: LoopbackNode, version: Version) -> None:
-    """The kernel answers, since no process has the port."""
-    assert dial(node.node, address("loopback", version), NODE_PORT, "udp") == Rejected("icmp")
+def test_udp_is_rejected_although_a_process_has_the_port(node: LoopbackNode, version: Version) -> None:
+    """At every loopback address. Commands say so, and the rules count the packets."""
+    with _bound(node, version, socket.SOCK_DGRAM) as receiver:
+        for loopback in ("127.0.0.1", "127.0.0.2") if version == 4 else ("::1",):
+            assert dial(node.node, loopback, NODE_PORT, "udp") == Rejected("icmp")
+        with pytest.raises(BlockingIOError):
+            receiver.recv(1)
+    assert _rejected(node, version, "udp") == (2 if version == 4 else 1)
+    assert _rejected(node, version, "sctp") == 0
+    where = _where(version)
+    (conclusion,) = json.loads(knft(node.node.namespace, "explain", f"{where}/udp", "-o", "json").stdout)["conclusion"]
+    assert conclusion["text"] == (
+        f"{where}/udp is the NodePort of default/web:http-udp, which is not served at loopback addresses: packets are "
+        "rejected"
+    )
+    assert _traced(node, version, "udp") == ["rejected"]
+
+
+@each_family
+def test_sctp_is_rejected(node: LoopbackNode, version: Version) -> None:
+    sctp_port = {"name": "ctl", "port": 90, "nodePort": 30090, "protocol": "SCTP"}
+    node.apply(WEB, endpoints("web", "remote-1", http=PORT), service("ctl", 91, sctp_port))
+    node.wait_for(lambda: "30090" in node.node.namespace.run(["nft", "list", "ruleset"]).stdout)
+    assert dial(node.node, address("loopback", version), 30090, "sctp") == Rejected("icmp")
+    assert _rejected(node, version, "sctp") == 1
+
+
+@each_family
+def test_tcp_is_rejected_if_no_loopback_address_accepts_nodeports(node: LoopbackNode, version: Version) -> None:
+    """As in kube-proxy with the gate, also if a process of the node has the port."""
+    node.kill()
+    node.start(GATE, "--nodeport-addresses", "primary")
+    with _bound(node, version, socket.SOCK_STREAM) as listener:
+        listener.listen()
+        assert dial(node.node, address("loopback", version), NODE_PORT) == Rejected("icmp")
+        assert dial(node.node, address("loopback", version), OTHER_NODE_PORT) == Rejected("reset")
+    assert _rejected(node, version, "tcp") == 1
+    assert _traced(node, version, "tcp") == ["rejected"]
+    assert _forwarders(node) == []
+
+
+def _bound(node: LoopbackNode, version: Version, kind: socket.SocketKind) -> socket.socket:
+    """Return a socket of another process of the node at all addresses and the NodePort."""
+    with node.node.namespace.entered():
+        other = socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6, kind)
+    other.settimeout(0)
+    other.bind(("", NODE_PORT))
+    return other
+
+
+def _rejected(node: LoopbackNode, version: Version, protocol: str) -> int:
+    """Return how many packets the rules have rejected."""
+    family, chain = "ip" if version == 4 else "ip6", f"localhost-nodeport-reject-{protocol}"
+    listed = json.loads(node.node.namespace.run(["nft", "-j", "list", "chain", family, "knft", chain]).stdout)
+    (rule,) = (each["rule"] for each in listed["nftables"] if "rule" in each)
+    return int(rule["expr"][0]["counter"]["packets"])
+
+
+def _where(version: Version) -> str:
+    return f"{'127.0.0.1' if version == 4 else '[::1]'}:{NODE_PORT}"
+
+
+def _traced(node: LoopbackNode, version: Version, protocol: str) -> list[str]:
+    """Return the fates of packets of the node to the NodePort at the loopback address, as ``knft trace`` tells them."""
+    flags = ("--from", address("loopback", version), "--to", f"{_where(version)}/{protocol}", "-o", "json")
+    (way,) = json.loads(knft(node.node.namespace, "trace", *flags).stdout)["ways"]
+    return [end["fate"] for end in way["ends"]]
 
 
 @each_family
@@ -130,14 +196,13 @@ def test_changes_of_endpoints_and_services_are_followed(node: LoopbackNode, vers
     node.wait_for(lambda: node.server_at(version, OTHER_NODE_PORT) == "")
 
 
-def test_rules_are_those_without_the_feature(node: LoopbackNode) -> None:
-    """TCP needs none. Without the gate, no other process is started."""
+def test_without_the_gate_no_process_and_no_rule_is_left(node: LoopbackNode) -> None:
     node.wait_for(lambda: node.server_at(4) == "remote-1")
-    with_gate = node.node.namespace.run(["nft", "-s", "list", "ruleset"]).stdout
+    assert "localhost" in node.node.namespace.run(["nft", "list", "ruleset"]).stdout
     assert len(_forwarders(node)) == 1
     node.kill()
     node.start("--nodeport-addresses", in_both("$loopback/host"))
-    assert node.node.namespace.run(["nft", "-s", "list", "ruleset"]).stdout == with_gate
+    assert "localhost" not in node.node.namespace.run(["nft", "list", "ruleset"]).stdout
     assert _forwarders(node) == []
     assert [node.server_at(version) for version in VERSIONS] == ["", ""]
     assert [family["loopback"] for family in node.status().values()] == [None, None]
@@ -162,6 +227,19 @@ def _has_ended(process: int) -> bool:
         return True
 
 
+def test_sigterm_ends_both_processes(node: LoopbackNode) -> None:
+    """Also while a connection is open."""
+    node.wait_for(lambda: node.server_at(4) == "remote-1")
+    (forwarder,) = _forwarders(node)
+    with node.node.namespace.entered():
+        client = socket.create_connection(("127.0.0.1", NODE_PORT))
+    with client:
+        node.run.process.terminate()
+        assert node.run.process.wait(TIMEOUT) == 0
+        # The kernel kills it when its parent's thread ends.
+        wait_until(lambda: _has_ended(forwarder), "the process outlives knft")
+
+
 def test_restart_serves_again(node: LoopbackNode) -> None:
     """The forwarder ends with knft, also if that is killed, so the next process can open the ports."""
     node.wait_for(lambda: node.server_at(4) == "remote-1")
@@ -183,15 +261,12 @@ def test_commands_tell_what_a_client_gets(node: LoopbackNode, version: Version) 
         f"{where}:{NODE_PORT}/tcp is the NodePort of default/web:http-tcp, which a process of knft serves"
     )
     assert f"a process of knft serves the NodePort at {where}:{NODE_PORT}, too" in " ".join(explained.split())
-    at = where.strip("[]")
-    flags = ("--from", at, "--to", f"{where}:{NODE_PORT}", "-o", "json")
-    (way,) = json.loads(knft(node.node.namespace, "trace", *flags).stdout)["ways"]
-    assert [end["fate"] for end in way["ends"]] == ["delivered"]
+    assert _traced(node, version, "tcp") == ["delivered"]
 
 
 def test_status_tells_which_nodeports_are_served(node: LoopbackNode) -> None:
     def loopback() -> list[Any]:
         return [node.status()[family.value]["loopback"] for family in Family]
 
-    served = {"listeners": 1, "failed": {"count": 0, "reasons": {}}}
+    served = {"listeners": 1, "failed": {"count": 0, "reasons": {}}, "problem": ""}
     node.wait_for(lambda: loopback() == [served, served])

@@ -98,7 +98,7 @@ def _name(service: str, protocol: Protocol) -> ServicePortName:
     return ServicePortName("default", service, f"http-{protocol}", "TCP" if protocol == "tcp" else "UDP")
 
 
-class Dialled:
+class CountedConnections:
     """Connects clients to all frontends of a Service, and counts the connections.
 
     Each has a source port of its own: a second UDP connection from one port has the conntrack entry of the first.
@@ -128,7 +128,7 @@ class Dialled:
 
 
 def test_connections_to_all_frontends_are_counted_once_over_scaling_and_restarts(node: CountedNode) -> None:
-    dialled = Dialled(node.lab, "web", 90)
+    dialled = CountedConnections(node.lab, "web", 90)
     node.apply([_service("web", 90, NODE_PORT), endpoints("web", "local-1", http=PORT)])
     assert node.read() == {}
     dialled.connect()
@@ -148,7 +148,7 @@ def test_connections_to_all_frontends_are_counted_once_over_scaling_and_restarts
 
 
 def test_rejected_and_dropped_connections_are_counted(node: CountedNode) -> None:
-    dialled = Dialled(node.lab, "web", 90)
+    dialled = CountedConnections(node.lab, "web", 90)
     node.apply([_service("web", 90, NODE_PORT), endpoints("web", http=PORT)])
     dialled.connect(Rejected)
     count = dialled.made[_name("web", "tcp")]

@@ -101,6 +101,10 @@ LOCALHOST_NODEPORT_METRICS = {
     "kubeproxy_nftables_localhost_nodeport_listeners": ExpectedMetric("gauge", BY_FAMILY),
     "kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total": ExpectedMetric("counter", BY_FAMILY),
 }
+"""Those with the gate KubeProxyNFTablesLocalhostNodePorts, if loopback addresses accept NodePorts."""
+LOCALHOST_REJECTION_METRICS = {
+    "kubeproxy_nftables_localhost_nodeport_rejected_packets_total": ExpectedMetric("counter", (*BY_FAMILY, "protocol")),
+}
 """Those with the gate KubeProxyNFTablesLocalhostNodePorts."""
 
 SLI_METRICS = {
@@ -115,8 +119,7 @@ ABSENT_METRICS = {
     "kubeproxy_sync_proxy_rules_iptables_total": OTHER_MODE,
     "kubeproxy_sync_proxy_rules_iptables_last": OTHER_MODE,
     "kubeproxy_iptables_localhost_nodeports_accepted_packets_total": OTHER_MODE,
-    **dict.fromkeys(LOCALHOST_NODEPORT_METRICS, "the feature gate is off by default"),
-    "kubeproxy_nftables_localhost_nodeport_rejected_packets_total": "knft has no rules that reject these packets",
+    **dict.fromkeys((*LOCALHOST_NODEPORT_METRICS, *LOCALHOST_REJECTION_METRICS), "the feature gate is off by default"),
     "kubernetes_build_info": "version skew alerts compare it with the API server's version; knft has knft_build_info",
     "kubernetes_feature_enabled": "a single feature gate changes what knft does; `/configz` has its value",
     "registered_metrics_total": "describes kube-proxy's own registry",

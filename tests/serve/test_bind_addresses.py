@@ -191,7 +191,7 @@ def test_accept_pauses_without_free_file_descriptors(
             resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
             connection.connect((LOOPBACK, HEALTH))
             wait_until(lambda: bool(caplog.messages))
-            time.sleep(0.2)
+            time.sleep(0.2)  # Some pauses: nothing reports that the server does not accept meanwhile.
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         connection.sendall(b"GET /livez HTTP/1.1\r\n\r\n")

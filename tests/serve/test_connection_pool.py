@@ -30,10 +30,10 @@ def opened(pool: ConnectionPool, address: str, server: str = "health server", co
 def test_client_with_the_most_connections_loses_its_oldest() -> None:
     pool = ConnectionPool(10)
     (probe,) = opened(pool, "192.0.2.1")
-    crowd = opened(pool, "192.0.2.2", count=5)
+    many = opened(pool, "192.0.2.2", count=5)
     few = opened(pool, "192.0.2.2", "metrics server", count=4)
     more = opened(pool, "192.0.2.3", count=3)
-    assert [connection.is_aborted for connection in crowd] == [True, True, False, False, False]
+    assert [connection.is_aborted for connection in many] == [True, True, False, False, False]
     assert few[0].is_aborted
     assert not any(connection.is_aborted for connection in (probe, *few[1:], *more))
     assert len(pool) == 10

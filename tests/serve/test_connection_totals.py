@@ -165,14 +165,18 @@ def test_number_of_service_ports_is_limited() -> None:
     assert _new(totals) == {B: 8}
 
 
+def _released_count(totals: ConnectionTotals) -> int:
+    return sum(map(len, totals._released.values()))
+
+
 def test_released_frontends_are_limited_while_nothing_can_be_read() -> None:
     totals = ConnectionTotals(max_released=3)
     for number in range(5):
         frontend = Frontend(FrontendKind.CLUSTER_IP, f"10.96.1.{number}", "TCP", 80)
         totals.set_frontends(V4, {A: [ONE, frontend]})
     totals.set_frontends(V4, {A: []})
-    assert totals.released_count == 3
+    assert _released_count(totals) == 3
     _read(totals, {1: 5})  # The kernel refused to remove it: the oldest were forgotten, not this one.
     totals.set_frontends(V4, {A: [ONE]})
     _read(totals, {1: 7})
-    assert (_new(totals), totals.released_count) == ({A: 2}, 0)
+    assert (_new(totals), _released_count(totals)) == ({A: 2}, 0)

@@ -6,7 +6,7 @@ import pytest
 
 from knft.errors import KernelError
 from knft.families import Family
-from knft.serve import invalid_packets
+from knft.serve import rule_counts
 from knft.serve.invalid_packets import InvalidPackets
 
 
@@ -27,7 +27,7 @@ class Counters:
 @pytest.fixture
 def counters(monkeypatch: pytest.MonkeyPatch) -> Counters:
     created = Counters()
-    monkeypatch.setattr(invalid_packets, "counted_packets", created.read)
+    monkeypatch.setattr(rule_counts, "counted_packets", created.read)
     return created
 
 

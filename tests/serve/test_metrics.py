@@ -20,6 +20,7 @@ from tests.serve.expected_metrics import (
     KNFT_METRICS,
     KUBE_PROXY_METRICS,
     LOCALHOST_NODEPORT_METRICS,
+    LOCALHOST_REJECTION_METRICS,
     PROCESS_METRICS,
     SERVICE_COUNTER_METRICS,
     SLI_METRICS,
@@ -119,6 +120,27 @@ def test_dropped_invalid_packets_are_a_metric_with_the_option(namespace: Namespa
         node.monitoring.kernel_counters.read()
         found = _parse_metrics(node.get(METRICS, "/metrics").body.decode())
     assert {name: found[name] for name in INVALID_PACKET_METRICS} == INVALID_PACKET_METRICS
+
+
+def test_packets_rejected_on_loopback_are_a_metric_with_the_gate(namespace: Namespace) -> None:
+    """By family and protocol, TCP included since no loopback address accepts NodePorts."""
+    namespace.run(["ip", "link", "set", "lo", "up"])
+    with MonitoredNode(namespace, structs.replace(CONFIG, localhost_nodeports=True)) as node:
+        web = service("web")
+        web["spec"] |= {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30080, "protocol": "UDP"}]}
+        node.apply_and_sync(web)
+        with namespace.entered(), socket.socket(type=socket.SOCK_DGRAM) as client:
+            client.sendto(b"?", ("127.0.0.3", 30080))
+        node.monitoring.kernel_counters.read()
+        found = _parse_metrics(node.get(METRICS, "/metrics").body.decode())
+        name = "kubeproxy_nftables_localhost_nodeport_rejected_packets_total"
+        series = {key: value for key, value in node.scrape().items() if key.startswith(name)}
+    assert {name: found[name] for name in LOCALHOST_REJECTION_METRICS} == LOCALHOST_REJECTION_METRICS
+    assert series == {
+        f'{name}{{ip_family="{family.value}",protocol="{protocol}"}}': (family, protocol) == (Family.IPV4, "UDP")
+        for family in Family
+        for protocol in ("TCP", "UDP", "SCTP")
+    }
 
 
 def test_nodeports_on_loopback_are_metrics_with_the_gate() -> None:

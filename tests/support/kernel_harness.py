@@ -171,7 +171,7 @@ class KernelHarness:
         self.namespace = namespace
         library = library_in(namespace)
         self.tables = {
-            family: table(library, family, TABLE, cache_filter=layout.cache_filter(family)) for family in Family
+            family: table(library, family, TABLE, cache_filter=layout.cache_filter(family, config)) for family in Family
         }
         self.checked_tables = {family: CheckedTable(table) for family, table in self.tables.items()}
         start = datetime(2026, 1, 1, tzinfo=UTC)

@@ -38,6 +38,10 @@ class RecordingCleaner:
         """Check the flows of all families that are due, as the thread does; return how many were deleted."""
         return sum(self.cleaner.run_pass(family) for family in self.cleaner._start_due_passes())
 
+    def run_pass(self, family: Family) -> None:
+        """Check the flows of one family, and log an error, as the thread does."""
+        self.cleaner._errors.run(family, self.cleaner.run_pass)
+
 
 class NetlinkCounter:
     """Counts netlink requests of the cleaners' flow tables."""

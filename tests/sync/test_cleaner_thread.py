@@ -168,7 +168,7 @@ def test_incomplete_check_is_repeated(
     with monkeypatch.context() as patch:
         patch.setattr(*FAILURES[name])
         for family in recording_cleaner.cleaner._start_due_passes():
-            recording_cleaner.cleaner._run_pass_and_log(family)
+            recording_cleaner.run_pass(family)
     left = {entry for entry in flows if not is_stale(4, entry)}
     assert listed_entries(4) > left
     clock.now += 0.9
@@ -194,7 +194,7 @@ def test_failing_checks_are_retried_with_backoff(
         while clock.now < until:
             if Family.IPV4 in recording_cleaner.cleaner._start_due_passes():
                 attempts.append(clock.now)
-                recording_cleaner.cleaner._run_pass_and_log(Family.IPV4)
+                recording_cleaner.run_pass(Family.IPV4)
             clock.now += 0.5
         return attempts.copy()
 

@@ -12,7 +12,7 @@ from knft.nft.expressions import Drop, Goto, Jump, Rule
 from knft.nft.objects import Chain, Container, Entry, Hook, NamedObject
 from knft.nft.transaction import Transaction
 from knft.render.names import RESET_PREFIX
-from knft.sync.foreign_objects import unused_counters
+from knft.sync.foreign_objects import unused_objects
 from knft.sync.invalidation import Invalidation
 from knft.sync.table_repair import RepairReport
 from tests.support.kernel_harness import CONFIG, slices
@@ -64,19 +64,33 @@ def _counters_were_turned_off(harness: MemoryHarness) -> MemoryHarness:
 
 def _found_counters() -> frozenset[NamedObject]:
     """Return the unused counters of a table in which no Service resets connections."""
-    counters = unused_counters(Family.IPV4, CONFIG)
-    return frozenset(each for each in counters if not each.name.startswith(RESET_PREFIX))
+    others = (RESET_PREFIX, "localhost-")
+    return frozenset(each for each in unused_objects(Family.IPV4, CONFIG) if not each.name.startswith(others))
 
 
 def test_removal_of_unused_counters_is_not_a_repair(harness: MemoryHarness) -> None:
     restarted = _counters_were_turned_off(harness)
     repair = restarted.sync().repair
     counters = _found_counters()
-    assert repair == RepairReport(removed_counters=counters)
+    assert repair == RepairReport(removed_unused=counters)
     assert {NamedObject("set", "service-connections"), NamedObject("chain", "dropped-nodeports")} < counters
     assert {each.name for each in counters}.isdisjoint({*restarted.table.containers, *restarted.table.chains})
     assert restarted.differences() == []
     assert restarted.sync().repair == RepairReport()
+
+
+def test_removal_of_rejected_nodeports_is_not_a_repair(harness: MemoryHarness) -> None:
+    """First TCP is served, too, and then the gate is off."""
+    rejecting = harness.restarted(structs.replace(CONFIG, localhost_nodeports=True))
+    assert rejecting.sync().repair == RepairReport()
+    loopback = ("127.0.0.0/8",)
+    serving = rejecting.restarted(structs.replace(CONFIG, localhost_nodeports=True, nodeport_addresses=loopback))
+    tcp, *others = (NamedObject("chain", f"localhost-nodeport-reject-{each}") for each in ("tcp", "udp", "sctp"))
+    assert serving.sync().repair == RepairReport(removed_unused=frozenset({tcp}))
+    off = serving.restarted(CONFIG)
+    ports = NamedObject("map", "localhost-nodeport-reject-ports")
+    assert off.sync().repair == RepairReport(removed_unused=frozenset({ports, *others}))
+    assert off.differences() == []
 
 
 def test_foreign_objects_beside_unused_counters_are_a_repair(harness: MemoryHarness) -> None:
@@ -88,7 +102,7 @@ def test_foreign_objects_beside_unused_counters_are_a_repair(harness: MemoryHarn
     repair = restarted.sync().repair
     added |= {NamedObject("chain", hooked.name)}
     assert (repair.repaired, repair.removed, repair.error) == (True, added, "")
-    assert repair.removed_counters == _found_counters() - added
+    assert repair.removed_unused == _found_counters() - added
 
 
 @pytest.mark.parametrize("rules", [(), (Rule((Drop(),)),)], ids=["empty", "with rules"])

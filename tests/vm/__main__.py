@@ -18,6 +18,7 @@ TESTS: Mapping[kernel.Series, Sequence[str]] = {
         "tests/packets/test_consistent_hashing.py",
         "tests/packets/test_draining.py",
         "tests/packets/test_invalid_packets.py",
+        "tests/packets/test_loopback_nodeports.py",
         "tests/vm/test_ipvs_packets.py",
         "tests/vm/test_ipvs_takeover.py",
         "tests/vm/test_ipvs_migration.py",

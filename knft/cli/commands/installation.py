@@ -47,7 +47,9 @@ def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool, dry_run
 
 @cli.command(short_help="Print a script that completes commands in bash, zsh or fish.")
 @click.argument("shell", type=click.Choice(SHELLS))
-def completion(shell: str) -> None:
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="text: the script; json: shell and script, see knft/cli/completion.schema.json.")  # fmt: skip
+def completion(shell: str, output: str) -> None:
     """Print the script that lets a shell complete knft's commands, flags, values of flags, and file names.
 
     The script runs knft for each completion, so it need not be printed again for another version. To load it in each
@@ -62,7 +64,15 @@ def completion(shell: str) -> None:
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
     from knft.cli.completion import script  # noqa: PLC0415 - loads click's completion
 
-    click.echo(script(shell, cli, COMPLETION_VARIABLE), nl=False)
+    printed = script(shell, cli, COMPLETION_VARIABLE)
+    if output == "text":
+        click.echo(printed, nl=False)
+        return
+    import msgspec  # noqa: PLC0415
+
+    from knft.cli.completion_document import CompletionDocument  # noqa: PLC0415
+
+    click.echo(msgspec.json.encode(CompletionDocument(shell, printed)))
 
 
 @cli.command(short_help="Print the versions of knft, Python, libnftables and the kernel.")

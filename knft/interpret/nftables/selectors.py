@@ -16,6 +16,7 @@ from knft.interpret.nftables.marks import Mark, read_mark
 from knft.interpret.nftables.values import ValueKind, number
 from knft.interpret.ranges import single
 from knft.interpret.rules import Field, HashedFields, KeyPart, Never, RandomNumber, Step, Within
+from knft.protocols import PROTOCOL_NUMBERS
 
 
 class Number(Struct, frozen=True):
@@ -89,7 +90,7 @@ _ADDRESS_TYPES = {
 _PACKET_TYPES = {0: "host", 1: "broadcast", 2: "multicast", 3: "other"}
 _TCP_FLAGS = {"fin": 1, "syn": 2, "rst": 4, "psh": 8, "ack": 16, "urg": 32, "ecn": 64, "cwr": 128}
 _PROTOCOL_NUMBERS = {
-    "tcp": 6, "udp": 17, "sctp": 132, "dccp": 33, "udplite": 136, "icmp": 1, "igmp": 2, "icmpv6": 58, "esp": 50,
+    **PROTOCOL_NUMBERS, "dccp": 33, "udplite": 136, "icmp": 1, "igmp": 2, "icmpv6": 58, "esp": 50,
     "ah": 51, "comp": 108, "gre": 47,
 }  # fmt: skip
 _PROTOCOLS_WITH_PORTS = frozenset({"tcp", "udp", "sctp", "dccp", "udplite", "th"})

@@ -11,6 +11,7 @@ from typing import Any
 from knft.errors import CaptureError
 from knft.interpret.errors import NotInterpretedError
 from knft.interpret.ranges import Ranges, network, ranges
+from knft.protocols import SCTP, TCP, UDP
 
 Span = tuple[int, int]
 
@@ -39,13 +40,13 @@ class ValueKind(enum.Enum):
 
 # libnftables prints names of /etc/protocols; these are Debian's, and those built into nft.
 _PROTOCOLS = {
-    "ip": 0, "hopopt": 0, "icmp": 1, "igmp": 2, "ggp": 3, "ipencap": 4, "ipv4": 4, "st": 5, "tcp": 6,
-    "egp": 8, "igp": 9, "pup": 12, "udp": 17, "hmp": 20, "xns-idp": 22, "rdp": 27, "iso-tp4": 29, "dccp": 33,
+    "ip": 0, "hopopt": 0, "icmp": 1, "igmp": 2, "ggp": 3, "ipencap": 4, "ipv4": 4, "st": 5, "tcp": TCP,
+    "egp": 8, "igp": 9, "pup": 12, "udp": UDP, "hmp": 20, "xns-idp": 22, "rdp": 27, "iso-tp4": 29, "dccp": 33,
     "xtp": 36, "ddp": 37, "idpr-cmtp": 38, "ipv6": 41, "ipv6-route": 43, "ipv6-frag": 44, "idrp": 45, "rsvp": 46,
     "gre": 47, "esp": 50, "ipv6-crypt": 50, "ah": 51, "ipv6-auth": 51, "skip": 57, "ipv6-icmp": 58, "icmpv6": 58,
     "ipv6-nonxt": 59, "ipv6-opts": 60, "rspf": 73, "vmtp": 81, "eigrp": 88, "ospf": 89, "ospfigp": 89,
     "ax.25": 93, "ipip": 94, "etherip": 97, "encap": 98, "pim": 103, "comp": 108, "ipcomp": 108, "vrrp": 112,
-    "carp": 112, "l2tp": 115, "isis": 124, "sctp": 132, "fc": 133, "mobility-header": 135, "udplite": 136,
+    "carp": 112, "l2tp": 115, "isis": 124, "sctp": SCTP, "fc": 133, "mobility-header": 135, "udplite": 136,
     "mpls-in-ip": 137, "manet": 138, "hip": 139, "shim6": 140, "wesp": 141, "rohc": 142, "ethernet": 143,
 }  # fmt: skip
 

@@ -12,6 +12,7 @@ from knft.interpret.ranges import Ranges, single
 from knft.interpret.rules import Field, VirtualServer
 from knft.interpret.walk.index import IndexedChain
 from knft.interpret.walk.stages import HookStage
+from knft.protocols import SCTP, TCP, UDP
 
 
 class Next(enum.Enum):
@@ -155,5 +156,5 @@ class PacketState(Struct, kw_only=True):
 
 
 _ORIGINAL = frozenset({Field.ORIGINAL_SOURCE, Field.ORIGINAL_DESTINATION, Field.ORIGINAL_PORT})
-_WITH_PORTS = frozenset({6, 17, 33, 132, 136})
-"""TCP, UDP, DCCP, SCTP and UDP-Lite: the protocols whose ports nftables and iptables can match."""
+_WITH_PORTS = frozenset({TCP, UDP, SCTP, 33, 136})
+"""These, DCCP and UDP-Lite: the protocols whose ports nftables and iptables can match."""

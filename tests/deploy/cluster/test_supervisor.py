@@ -63,7 +63,7 @@ def test_ended_process_is_started_again_until_it_is_stopped(machine: Machine) ->
     machine.signal_process("web", signal.SIGKILL)
     _wait_for_text(machine.log("web"), "xx")
     machine.stop_process("web")
-    time.sleep(1.2)
+    time.sleep(1.2)  # Nothing reports that no process is started.
     assert machine.log("web").read_text() == "xx"
 
 
