@@ -20,7 +20,7 @@ from knft.protocols import NFT_PROTOCOLS, PROTOCOL_NAMES
 
 _ENDPOINT_MAP = re.compile(r"(wide-|hashed-)?(?:local-)?(nodeport-)?endpoints-(tcp|udp|sctp)(?:-\d+)?")
 """The names of the maps of endpoints (knft.render.pools, knft.render.wide and knft.render.hashing)."""
-_ID_MAP = re.compile(r"(nodeport-)?endpoint-ids-(tcp|udp|sctp)")
+_NUMBERS_MAP = re.compile(r"hashed-(nodeport-)?numbers-(tcp|udp|sctp)")
 """The names of the maps with the numbers of Service ports whose clients are hashed (knft.render.hashing)."""
 _WIDE_CHAIN = re.compile(r"wide-(\d+)-.*")
 
@@ -129,13 +129,10 @@ def _wide_frontends(view: KernelFamilyView) -> dict[int | tuple[int, int], list[
 
 
 def _hashed_frontends(view: KernelFamilyView) -> dict[int | tuple[int, int], list[FrontendKey]]:
-    """Return the frontends of each Service port whose clients are hashed, by its number.
-
-    Service ports with session affinity have IDs of endpoints in the same maps, which are no such numbers.
-    """
+    """Return the frontends of each Service port whose clients are hashed, by its number."""
     hashed: dict[int | tuple[int, int], list[FrontendKey]] = {}
     for name, collection in view.probes.rules.collections.items():
-        found = _ID_MAP.fullmatch(name.rpartition(" ")[2])
+        found = _NUMBERS_MAP.fullmatch(name.rpartition(" ")[2])
         for element in collection.elements if found is not None else ():
             if found is not None and isinstance(element.value, tuple):
                 hashed.setdefault(element.value[0], []).append(_frontend_key(view, element, found[1], found[2]))

@@ -113,12 +113,9 @@ def _hashed_arrays(plan: ServicePlan, number: int) -> Iterator[tuple[ArrayName, 
         yield hashed_array(plan, number, traffic_class), maglev_table(targets, table_size(len(targets)))
     for frontend in plan.frontends:
         if frontends.traffic_classes(plan, frontend):
-            _, numbers = _arrays(_kind(frontend), frontend)
-            yield numbers, (number,)
-
-
-def _kind(frontend: Frontend, *, local: bool = False) -> PoolKind:
-    return PoolKind(NFT_PROTOCOLS[frontend.protocol], frontend.kind is FrontendKind.NODE_PORT, local)
+            is_nodeport = frontend.kind is FrontendKind.NODE_PORT
+            numbers = names.numbers_map(NFT_PROTOCOLS[frontend.protocol], nodeport=is_nodeport)
+            yield ArrayName(numbers, frontends.array_prefix(frontend)), (number,)
 
 
 def _verdict(
@@ -153,7 +150,8 @@ def _previous_arrays(
             yield wide_array(plan, number, traffic_class), wide_ids_array(number, traffic_class)
     for frontend in plan.frontends:
         for is_local in (False, True):  # Both, because the traffic policy may have been another one.
-            yield _arrays(_kind(frontend, local=is_local), frontend)
+            kind = PoolKind(NFT_PROTOCOLS[frontend.protocol], frontend.kind is FrontendKind.NODE_PORT, is_local)
+            yield _arrays(kind, frontend)
 
 
 def render_node(node: NodeView, config: Config) -> Fragment:

@@ -2,8 +2,8 @@
 
 A Service port whose clients are hashed has a number, and a table for each class of its traffic: a slot for each value
 of the hash, with an endpoint (``knft.render.maglev``). The tables are arrays of the maps ``hashed-endpoints-…``, whose
-keys are the number, the class and the slot; all frontends of the Service port share them. A frontend's number is in a
-map of endpoint IDs, with index 0, because a frontend has either endpoint IDs or a number.
+keys are the number, the class and the slot; all frontends of the Service port share them. The maps
+``hashed-numbers-…`` and ``hashed-nodeport-numbers-…`` have the number of each frontend, as an array of one element.
 
 Rules cannot look up one map with the value of another, except through a field of the packet: they put the number into
 the packet's priority. For the hash of source address and port, and tables of 1021 slots:
@@ -23,7 +23,7 @@ from knft.nft.objects import ArrayName, Container
 from knft.protocols import NFT_PROTOCOLS
 from knft.render.affinity import EndpointLookup
 from knft.render.frontends import CLASS_NUMBERS, TrafficClass
-from knft.render.names import HASHED_MAP_PREFIX
+from knft.render.names import HASHED_MAP_PREFIX, numbers_map
 
 SEED = 0x6B6E6674
 """The seed of the hash. It must be the same on all nodes and in all versions of knft, otherwise clients move."""
@@ -38,17 +38,18 @@ are the handle of a qdisc or class, for which users choose small numbers.
 
 
 def hashing_containers(family: Family) -> tuple[Container, ...]:
-    """Return the maps of tables, which exist only if a Service port needs them."""
+    """Return the maps of tables and numbers, which exist only if a Service port needs them."""
     # libnftables 1.0.6 allows an integer without a size only in "typeof".
-    number = "numgen random mod 65536"
+    integer, address = "numgen random mod 65536", f"{family.nft} daddr"
+    priority = "meta priority"
     return tuple(
-        Container(
-            f"{HASHED_MAP_PREFIX}{protocol}",
-            f"meta priority . {number} . {number}",
-            f"{family.nft} daddr . {protocol} dport",
-            by_expression=True,
-        )
+        Container(name, key, value, by_expression=True)
         for protocol in NFT_PROTOCOLS.values()
+        for name, key, value in (
+            (f"{HASHED_MAP_PREFIX}{protocol}", f"{priority} . {integer} . {integer}", f"{address} . {protocol} dport"),
+            (numbers_map(protocol, nodeport=False), f"{address} . {protocol} dport . {integer}", priority),
+            (numbers_map(protocol, nodeport=True), f"{protocol} dport . {integer}", priority),
+        )
     )
 
 

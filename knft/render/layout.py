@@ -51,7 +51,7 @@ from knft.render.pools import (
 )
 from knft.render.wide import wide_containers
 
-HASHED_MAPS = frozenset(f"{names.HASHED_MAP_PREFIX}{protocol}" for protocol in NFT_PROTOCOLS.values())
+HASHED_MAPS = frozenset(container.name for container in hashing_containers(Family.IPV4))
 """The names of the maps that exist only if a Service port has needed them for consistent hashing."""
 
 BEFORE_NAT, NAT, FILTER, MASQUERADE = -111, -101, 0, 99
@@ -362,11 +362,6 @@ def declarations(family: Family, config: Config = _WITHOUT_OPTIONS, *, hashing: 
 def uses_hashing(transaction: Transaction) -> bool:
     """Tell whether a transaction needs the maps that only consistent hashing needs."""
     return not HASHED_MAPS.isdisjoint(transaction.added)
-
-
-def hashing_declarations(family: Family) -> Table:
-    """Return the table with only the maps that consistent hashing needs."""
-    return Table(family.nft, names.TABLE, names.COMMENT, hashing_containers(family), (), {})
 
 
 def whole_table(

@@ -30,7 +30,15 @@ from knft.nft.objects import Chain
 from knft.render.affinity import EndpointLookup, affinity_rules, block_end, block_starts, known_rules
 from knft.render.frontends import TrafficClass
 from knft.render.hashing import hash_rules
-from knft.render.names import COUNTING_CHAINS, INSIDE_CIDRS, POD_CIDRS, REJECT_CHAIN, RESET_PREFIX, endpoint_ids_map
+from knft.render.names import (
+    COUNTING_CHAINS,
+    INSIDE_CIDRS,
+    POD_CIDRS,
+    REJECT_CHAIN,
+    RESET_PREFIX,
+    endpoint_ids_map,
+    numbers_map,
+)
 
 COMMON_SIZES = range(1, 65)
 """Sizes for which all pool chains are created in advance, when the first chain that uses their map is created.
@@ -241,8 +249,8 @@ def _pool_rules(pool: PoolChain, family: Family) -> tuple[nft.Rule, ...]:
 
 
 def _hash_pool_rules(pool: HashPool, family: Family) -> tuple[nft.Rule, ...]:
-    # A frontend has one number for both classes of traffic.
-    lookup = _endpoint_lookup(structs.replace(pool.kind, local=False), family)
+    numbers = numbers_map(pool.kind.protocol, nodeport=pool.kind.nodeport)
+    lookup = structs.replace(_endpoint_lookup(pool.kind, family), ids=numbers)
     traffic_class: TrafficClass = "local" if pool.kind.local else "cluster"
     # Nothing leads to a pool without endpoints, but another program may have made a chain of that name.
     size = max(pool.size, 1)

@@ -160,8 +160,8 @@ class TableWriter:
 
     def _declare_hashed_maps(self, transaction: Transaction, existing: set[str]) -> None:
         """Declare the maps that the first Service port with consistent hashing needs."""
-        if layout.uses_hashing(transaction) and not existing.issuperset(layout.HASHED_MAPS):
-            self._table.declare(layout.hashing_declarations(self._state.node.family))
+        if layout.uses_hashing(transaction) and not existing >= layout.HASHED_MAPS:
+            self._table.declare(self._declarations(transaction))
 
     def _declarations(self, transaction: Transaction) -> Table:
         """Return the declarations of the sets and maps that the table needs for a transaction."""

@@ -18,6 +18,7 @@ from knft.nft.codec.listing import TableListing
 from knft.nft.expressions import Goto, Jump
 from knft.nft.objects import ArrayName, Contents, EndpointId, Entry, Key, Target
 from knft.nft.transaction import Transaction
+from knft.render.layout import HASHED_MAPS
 from knft.render.names import HASHED_MAP_PREFIX, SERVICE_IPS, SERVICE_NODEPORTS, WIDE_IDS, endpoint_ids_map
 from knft.render.pools import affinity_timeout, parse_shared_chain, shared_chain, with_targets
 from knft.render.wide import wide_number
@@ -88,8 +89,8 @@ def facts(listing: TableListing, family: Family, config: Config) -> Facts:
         **dict(_elements(listing.contents)),
         **dict(_endpoint_ids(listing.contents)),
         **dict(_chains(listing, family, config)),
-        # The maps of tables stay when the last Service port with consistent hashing goes.
-        **{f"container {name}": True for name in listing.containers if not name.startswith(HASHED_MAP_PREFIX)},
+        # The maps of consistent hashing stay when the last Service port with consistent hashing goes.
+        **{f"container {name}": True for name in listing.containers if name not in HASHED_MAPS},
     }
 
 
