@@ -82,6 +82,7 @@ def scenarios() -> Iterator[Scenario]:
     yield from _added_and_deleted()
     yield from _scaled()
     yield from _sticky()
+    yield from _hashed()
     yield from _first_endpoints()
     yield from _removed_while_it_connects_to_itself()
     yield from _local_endpoints()
@@ -172,6 +173,28 @@ def _sticky() -> Iterator[Scenario]:
                 Step("Service made sticky, with a new timeout", partial(_stick, create, timeouts), _pods(other)),
                 Step("sticky Service scaled to a new size", _applying(_slices(more)), _pods(more)),
                 Step("", _applying([create(), *_slices(pool)]), _pods(pool), ()),
+            ),
+        )
+
+
+def _hashed() -> Iterator[Scenario]:
+    """The steps have no kind: tables of hashes are maps of endpoints, as those of wide Service ports."""
+    pool, fewer = _REMOTE_BACKENDS[:13], _REMOTE_BACKENDS[:3]
+    hashed = _full()
+    hashed["metadata"]["annotations"] = {"knft.dev/load-balancing": "source-hash"}
+    for address_kind in ("node", "external"):
+        yield Scenario(
+            f"clients hashed, {address_kind}",
+            "outside",
+            address_kind,
+            _applying([_full(), *_slices(pool)]),
+            (
+                Step("", _applying([hashed]), _pods(pool)),
+                Step("", _applying(_slices(fewer)), _pods(fewer)),
+                Step("", _applying([_full(**STICKY)]), _pods(fewer)),
+                Step("", _applying([hashed]), _pods(fewer)),
+                Step("", _applying(_slices(pool)), _pods(pool)),
+                Step("", _applying([_full()]), _pods(pool)),
             ),
         )
 
