@@ -31,6 +31,7 @@ from knft.model.objects import ObjectChange
 from knft.silence import without_log
 
 STATUS_FOUND, STATUS_NOT_FOUND = 0, 3
+_NO_TABLE = "this machine has no table of knft"
 
 
 def explain(*, what: str, output: str, **options: Any) -> int:  # noqa: ANN401 - click's values
@@ -72,8 +73,10 @@ def _explanation(query: Query, options: dict[str, Any]) -> Explanation:
     except ControlError as error:
         if source == "daemon" or live:
             raise
-        reasons = () if isinstance(error, NoDaemonError) else (f"the running knft was not asked: {error}",)
-        return _from_kernel(query, _kernel_source((), reasons), client)
+        if isinstance(error, NoDaemonError):
+            missing = f"no knft process was found in this network namespace, and {_NO_TABLE}"
+            return _from_kernel(query, _kernel_source((), missing=missing), client)
+        return _from_kernel(query, _kernel_source((), (f"the running knft was not asked: {error}",)), client)
 
 
 def _client(options: dict[str, Any]) -> Client | None:
@@ -180,11 +183,14 @@ def _live_rules() -> Rules:
     return read_live_knft().rules
 
 
-def _kernel_source(from_flags: tuple[str, ...], warnings: tuple[str, ...] = ()) -> KernelSource:
+def _kernel_source(
+    from_flags: tuple[str, ...], warnings: tuple[str, ...] = (), missing: str = _NO_TABLE
+) -> KernelSource:
+    """Return knft's tables as a source; raise CaptureError, which begins with ``missing``, if there are none."""
     from knft.comparison.live import read_live_knft  # noqa: PLC0415 - netlink
 
     live = read_live_knft()
     if not live.rules:
-        msg = "this machine has no table of knft: name manifests with -f"
+        msg = f"{missing}: name manifests with -f"
         raise CaptureError("; ".join([msg, *warnings]))
     return kernel_source(live.rules, (*live.addresses, *from_flags), warnings)

@@ -189,15 +189,17 @@ _FLAGS_OF_ANY_RULES = frozenset({"node", "node_ip", "local_address"})
 """Flags that describe the node; they apply to rendered, captured and live rules."""
 
 
-def reject_node_flags(context: click.Context, reason: str = _REQUIRES_MANIFESTS) -> None:
+def reject_node_flags(
+    context: click.Context, reason: str = _REQUIRES_MANIFESTS, *, except_for: Collection[str] = ()
+) -> None:
     """Raise UsageError with a reason for a given flag that describes node and cluster."""
-    _reject(context, _flag_names(lambda command: node_flags(command, needs_node=False)), reason)
+    _reject(context, _flag_names(lambda command: node_flags(command, needs_node=False)).difference(except_for), reason)
 
 
-def reject_render_flags(context: click.Context, *, except_for: Collection[str] = ()) -> None:
+def reject_render_flags(context: click.Context) -> None:
     """Raise UsageError for a given flag that only applies to rules rendered from manifests."""
     flags_of_rendered_rules = _flag_names(lambda command: node_flags(rule_flags(command), needs_node=False))
-    _reject(context, {*flags_of_rendered_rules, "backend", "config"} - _FLAGS_OF_ANY_RULES.union(except_for))
+    _reject(context, {*flags_of_rendered_rules, "backend", "config"} - _FLAGS_OF_ANY_RULES)
 
 
 def _reject(context: click.Context, flags: Collection[str], reason: str = _REQUIRES_MANIFESTS) -> None:

@@ -169,7 +169,8 @@ def selector(selection: Selection) -> Callable[[Entry], bool]:
             return False
         if selection.port is not None and entry.port not in (selection.port_names or (selection.port,)):
             return False
-        return not selection.endpoint or bool(entry.not_listed) or names_endpoint(entry, selection.endpoint)
+        has_more = bool(entry.gained_not_listed or entry.lost_not_listed)
+        return not selection.endpoint or has_more or names_endpoint(entry, selection.endpoint)
 
     return is_selected
 

@@ -151,10 +151,19 @@ def _port(change: EndpointChange) -> str:
 
 
 def _endpoints(change: EndpointChange) -> str:
-    parts = [f"lost {', '.join(change.lost)}"] if change.lost else []
-    parts += [f"gained {', '.join(change.gained)}"] if change.gained else []
-    parts += [f"{format_count(change.not_listed, 'more endpoint')}"] if change.not_listed else []
-    return "; ".join(parts)
+    parts = (
+        ("lost", change.lost, change.lost_not_listed),
+        ("gained", change.gained, change.gained_not_listed),
+    )
+    return "; ".join(f"{verb} {_listed(listed, more)}" for verb, listed, more in parts if listed or more)
+
+
+def _listed(endpoints: Sequence[str], more: int) -> str:
+    if not more:
+        return ", ".join(endpoints)
+    if not endpoints:
+        return format_count(more, "endpoint")
+    return f"{', '.join(endpoints)} and {format_count(more, 'more endpoint')}"
 
 
 def _cause(cause: Cause | None, change: EndpointChange) -> str:

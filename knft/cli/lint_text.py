@@ -1,6 +1,7 @@
 """Formats the report of ``knft lint`` as text: the conclusion first, then each finding."""
 
 import itertools
+import shlex
 from collections.abc import Iterable, Iterator
 
 from knft.cli.text_layout import Layout
@@ -94,4 +95,9 @@ def _add_traffic(layout: Layout, change: ManifestChange) -> None:
 def _traffic(each: TrafficChange, change: ManifestChange) -> tuple[str, str]:
     nodes = "all nodes" if len(each.nodes) == len(change.nodes) > 1 else listed(each.nodes)
     outcomes = f"{each.before} → {each.after}" if each.before and each.after else each.description
-    return nodes, f"{outcomes}; for example: knft trace {each.example}" if each.example else outcomes
+    return f"on {nodes}", f"{outcomes}; for example: {_trace_flags(each)}" if each.example else outcomes
+
+
+def _trace_flags(each: TrafficChange) -> str:
+    """Return the example as flags of ``knft trace``, to add to those that name the manifests."""
+    return f"{shlex.join([f'--node={each.nodes[0]}'])} {each.example}"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from knft.cli.text_layout import Layout
-from knft.preflight.report import STATES, Finding, Preflight, Verdict
+from knft.preflight.report import STATES, Finding, Preflight, State, Verdict
 
 _INDENT = 2
 _LABEL = len("not checked")
@@ -18,11 +18,14 @@ def format_preflight(found: Preflight, width: int | None, *, colours: bool = Fal
     for point in sorted(found.points, key=lambda point: STATES.index(point.state)):
         layout.blank()
         layout.paragraph(f"{point.name}: {point.state}", style=f"bold {_COLOURS[point.state]}")
-        layout.pairs((line for finding in point.findings for line in _lines(finding)), _INDENT, _COLOURS)
+        lines = (line for finding in point.findings for line in _lines(finding, point.state))
+        layout.pairs(lines, _INDENT, _COLOURS)
     return layout.text()
 
 
-def _lines(finding: Finding) -> Iterator[tuple[str, str]]:
-    yield finding.state.ljust(_LABEL), finding.text
+def _lines(finding: Finding, state: State) -> Iterator[tuple[str, str]]:
+    """Yield a finding and its remedy; a point that was not checked has this in its heading, and the reasons below."""
+    label = "reason" if finding.state == state == "not checked" else finding.state
+    yield label.ljust(_LABEL), finding.text
     if finding.remedy:
         yield "remedy", finding.remedy

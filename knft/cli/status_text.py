@@ -23,6 +23,7 @@ _NOT_IN_FORCE = {
     "waiting": "no sync has succeeded yet",
     "pending": "changes wait for a sync",
     "changed": "another program has changed the table, and knft has not checked it yet",
+    "unrepaired": "an audit found differences, and knft has not repaired the table yet",
 }
 """Why not all rules of a family are in force, by its state."""
 
@@ -63,7 +64,19 @@ def _found(family: FamilyStatus, seconds: float) -> str:
         return f"not compared: {_NOT_AUDITED.get(family.state, 'knft has not audited this table')}"
     if audit.error:
         return f"not compared: {audit.error}"
-    return f"{_differences(audit)}; knft repairs the table" if audit.differences else ""
+    if not audit.differences:
+        return ""
+    repair = "knft repairs the table" if _is_unrepaired(family) else "knft has repaired the table"
+    return f"{_differences(audit)}; {repair}"
+
+
+def _is_unrepaired(family: FamilyStatus) -> bool:
+    """Return whether no successful sync began after an audit that found differences; the first one repairs them."""
+    if family.audit is None or not family.audit.differences:
+        return False
+    if family.last_sync_age is None or family.last_sync_seconds is None:
+        return True
+    return family.last_sync_age + family.last_sync_seconds > family.audit.age
 
 
 def format_status(
@@ -126,10 +139,15 @@ def _unread(source: SourceStatus) -> str:
 def _not_in_force(status: Status) -> list[str]:
     """Return why rules are not in force yet; the other states are lasting problems."""
     return [
-        f"{name}: {_NOT_IN_FORCE.get(family.state, family.state)}"
+        f"{name}: {_NOT_IN_FORCE.get(state, state)}"
         for name, family in sorted(status.families.items())
-        if family.state not in ("in force", "failing", "left")
+        if (state := _state(family)) not in ("in force", "failing", "left")
     ]
+
+
+def _state(family: FamilyStatus) -> str:
+    """Return the state of a family: "unrepaired" instead of "in force" if an audit found differences that remain."""
+    return "unrepaired" if family.state == "in force" and _is_unrepaired(family) else family.state
 
 
 def _problems(family: FamilyStatus) -> Iterator[str]:
@@ -190,7 +208,8 @@ def _summarized_audits(audits: Sequence[AuditStatus | None]) -> str:
 
 
 def _process(status: Status) -> Iterator[_Line]:
-    yield "version", f"knft {status.knft}, Python {status.python}, Linux {status.kernel}"
+    library = f"libnftables {status.libnftables or 'of unknown version'}"
+    yield "version", f"knft {status.knft}, Python {status.python}, {library}, Linux {status.kernel}"
     yield "process", f"pid {status.pid}, up {format_seconds(status.uptime)}, since {time_text(status.started)}"
     addresses = [family.node_address for _, family in sorted(status.families.items()) if family.node_address]
     yield "node", f"{status.node}, {', '.join(addresses) or 'no address known'}"
@@ -268,8 +287,9 @@ def _sync(family: FamilyStatus) -> str:
         "left": "left to an older version of knft",
         "failing": f"failing: {family.sync_error}",
         "changed": "changed by another program, not checked yet",
+        "unrepaired": "the table differs, not repaired yet",
     }
-    return f"{state.get(family.state, family.state)}; {last}"
+    return f"{state.get(_state(family), family.state)}; {last}"
 
 
 def _pending(family: FamilyStatus) -> str:

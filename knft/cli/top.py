@@ -17,6 +17,7 @@ import click
 import msgspec
 from msgspec import Struct, structs
 
+from knft.cli.terminal import terminal_width
 from knft.cli.top_text import SORTINGS, Level, Selection, Top, format_top, rates, selected_rows
 from knft.control.client import ask, decode
 from knft.control.messages import COUNTERS_PATH, Counters
@@ -75,7 +76,8 @@ def top(selection: Selection, output: str) -> None:
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(selected_rows(found, selection)), indent=2).decode())
         return
-    click.echo(format_top(found, selection), nl=False)
+    # Standard output is a terminal if only the input is not one, as with `kubectl exec -t` without `-i`.
+    click.echo(format_top(found, selection, terminal_width()), nl=False)
 
 
 def _sleep(seconds: float) -> bool:

@@ -23,22 +23,22 @@ def traffic_changes(
     """Return the packets that the rules for ``before`` and for ``after`` treat differently, sorted.
 
     ``configs`` are the settings of the nodes, which have ``local_addresses`` besides those of their Nodes. Differences
-    that are the same in both families, or on several nodes, become one.
+    that are the same in both families, or on several nodes, become one; its example is for the first family and node.
     """
     by_change: dict[TrafficChange, dict[str, dict[str, None]]] = {}
-    examples: dict[TrafficChange, DifferenceGroup] = {}
+    examples: dict[tuple[TrafficChange, str], DifferenceGroup] = {}
     for config in configs:
         inputs = (KnftInput(changes, config, local_addresses) for changes in (before, after))
         for family, group in _differences(*inputs):
             change = _change(group)
-            examples.setdefault(change, group)
+            examples.setdefault((change, family), group)
             by_change.setdefault(change, {}).setdefault(family, {})[config.node_name] = None
     found: list[TrafficChange] = []
     for change, families in by_change.items():
         alike: dict[tuple[str, ...], list[str]] = {}
         for family, nodes in families.items():
             alike.setdefault(tuple(nodes), []).append(family)
-        found += [_with(change, examples[change], tuple(listed), nodes) for nodes, listed in alike.items()]
+        found += [_with(change, examples[change, listed[0]], tuple(listed), nodes) for nodes, listed in alike.items()]
     return tuple(sorted(found, key=_position))
 
 

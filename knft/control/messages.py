@@ -127,10 +127,14 @@ class ConntrackStatus(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True):
-    """The answer to ``knft status``; ``problem`` is why knft is not ready, "" if it is."""
+    """The answer to ``knft status``; ``problem`` is why knft is not ready, "" if it is.
+
+    ``libnftables`` is that library's version, "" if it cannot be read.
+    """
 
     knft: str
     python: str
+    libnftables: str
     kernel: str
     mode: str
     node: str
@@ -162,7 +166,7 @@ class EndpointChange(Struct, frozen=True, tag="endpoints", tag_field="type"):
     """Endpoints that a Service port gained or lost, by one event.
 
     ``in_force`` is when the kernel had the new rules, and ``seconds`` the time from the event's arrival until then: so
-    long did new connections still reach the lost endpoints. ``not_listed`` counts endpoints beyond those listed.
+    long did new connections still reach the lost endpoints. Endpoints beyond those listed are only counted.
     """
 
     service: str
@@ -171,7 +175,8 @@ class EndpointChange(Struct, frozen=True, tag="endpoints", tag_field="type"):
     family: str
     gained: tuple[str, ...]
     lost: tuple[str, ...]
-    not_listed: int
+    gained_not_listed: int
+    lost_not_listed: int
     cause: Cause | None
     in_force: float
     seconds: float | None

@@ -101,7 +101,7 @@ class Check(enum.Enum):
     CONTESTED_FRONTEND = Texts(
         "problem",
         "frontend {frontend} {reason}",
-        "packets to {frontend} go to {owner}",
+        "packets to {frontend} {result}",
         "give one of the Services another address or NodePort",
     )
     HEALTH_CHECK_PORT_IN_USE = Texts(

@@ -13,7 +13,6 @@ from knft.lint.report import Hit, hit
 from knft.model.addresses import canonical_text
 from knft.model.described import EndpointSlice, Service
 from knft.model.names import NamespacedName
-from knft.model.plan import TrafficAction
 from knft.track.size_limits import endpoints_error
 from knft.track.slices import PortKey, expand_slice, ports_of
 
@@ -55,7 +54,7 @@ class EndpointChecks:
         for port in (port for port in self._cluster.ports if port.plan.frontends):
             if port.name.service in self._cluster.manifests.awaiting_slices:
                 continue
-            if port.plan.internal is TrafficAction.REJECT:
+            if port.name in self._cluster.rejecting:
                 yield self._rejection(port)
             else:
                 yield from self._readiness(port)
@@ -127,9 +126,9 @@ class EndpointChecks:
 
     def _without_slices(self, service: NamespacedName) -> Hit:
         others = self._slices.get(service, [])
-        types = sorted({each.address_type for each in others} - {self._family})
-        if types:
-            return hit(Check.FAMILY_WITHOUT_SLICES, service, family=self._family, found=listed(types))
+        types = {each.address_type for each in others}
+        if types and self._family not in types:
+            return hit(Check.FAMILY_WITHOUT_SLICES, service, family=self._family, found=listed(sorted(types)))
         stray = ", except those with label service.kubernetes.io/headless" if others else ""
         return hit(Check.SERVICE_WITHOUT_SLICES, service, family=self._family, name=service.name, stray=stray)
 

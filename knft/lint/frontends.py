@@ -63,12 +63,15 @@ class FrontendChecks:
         )
 
     def _contested(self, port: PortOfService) -> Iterator[Hit]:
-        index = self._cluster.index
+        index, rejecting = self._cluster.index, self._cluster.rejecting
         for frontend in claimed_frontends(port.port):
             if not self._cluster.owns(port.name, frontend):
                 owner = index.owners[frontend.key]
                 reason = loss_reason(frontend, port.name, index, self._cluster.objects).text
-                values: dict[str, Any] = {"frontend": frontend_text(frontend.key), "owner": owner, "reason": reason}
+                values: dict[str, Any] = {"frontend": frontend_text(frontend.key), "reason": reason}
+                values["result"] = (
+                    f"are rejected: {owner} has no usable endpoint" if owner in rejecting else f"go to {owner}"
+                )
                 yield hit(Check.CONTESTED_FRONTEND, port.name.service, port=port.text, family=self._family, **values)
 
     def _source_ranges(self, port: PortOfService) -> Iterator[Hit]:
@@ -92,7 +95,8 @@ class FrontendChecks:
             if clients := self._excluded_clients(node, allowed):
                 by_clients.setdefault(clients, []).append(node.metadata.name)
         for clients, nodes in by_clients.items():
-            excluded = clients.format(nodes=nodes_text(nodes, len(self._nodes)))
+            their = "its" if len(nodes) == 1 else "their"
+            excluded = clients.format(nodes=nodes_text(nodes, len(self._nodes)), their=their)
             values: dict[str, Any] = {"excluded": excluded, "addresses": vips}
             yield hit(Check.SOURCE_RANGES_EXCLUDE_NODES, service, family=self._family, nodes=nodes, **values)
 
@@ -105,7 +109,7 @@ class FrontendChecks:
             for cidr in addresses.networks_of_family(listed_cidrs or (), self._cluster.family)
         )
         if node_excluded:
-            return "{nodes} and of their pods" if pods_excluded else "{nodes}"
+            return "{nodes} and of {their} pods" if pods_excluded else "{nodes}"
         return "pods of {nodes}" if pods_excluded else ""
 
     def _conflicts(self, port: PortOfService) -> Iterator[Hit]:

@@ -18,7 +18,7 @@ from knft.model.described import EndpointSlice, Service
 from knft.model.names import NamespacedName, ServicePortName
 from knft.model.node import NodeView
 from knft.model.objects import KubeObject, Node, ObjectMeta, ServiceCIDR
-from knft.model.plan import Frontend, FrontendKind, ServicePlan
+from knft.model.plan import Frontend, FrontendKind, ServicePlan, TrafficAction
 from knft.model.service_port import ServicePort
 from knft.protocols import NFT_PROTOCOLS
 from knft.track.expand import expand_service
@@ -168,6 +168,13 @@ class FamilyCluster:
         A placeholder is not contested: each of its Services gets another cluster IP.
         """
         return frontend.address in self.manifests.unknown_cluster_ips or self.index.owners[frontend.key] == name
+
+    @cached_property
+    def rejecting(self) -> frozenset[ServicePortName]:
+        """The Service ports without usable endpoints, whose packets are rejected on every node."""
+        awaiting = self.manifests.awaiting_slices
+        ports = (port for port in self.ports if port.name.service not in awaiting)
+        return frozenset(port.name for port in ports if port.plan.internal is TrafficAction.REJECT)
 
     def plans(self, name: ServicePortName) -> Mapping[str, ServicePlan]:
         """Return what a Service port does on each node."""

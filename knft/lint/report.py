@@ -33,7 +33,7 @@ class TrafficChange(Struct, frozen=True):
 
     ``before`` and ``after`` are outcomes; they are empty if they vary, and ``description`` then names an example.
     ``is_loss`` tells whether packets that were served are no longer served. ``example`` has the flags of ``knft trace``
-    for one of the packets, "" if there is none.
+    for one of the packets, on the first of ``nodes`` and of the first of ``families``, "" if there is none.
     """
 
     service: str

@@ -4,6 +4,7 @@ import os
 import platform
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,10 @@ from knft.control.messages import (
     SourceStatus,
     Status,
 )
+from knft.errors import KnftError
 from knft.families import Family
 from knft.kernel.conntrack_usage import conntrack_entries, conntrack_maximum
+from knft.kernel.libnftables_version import libnftables_version
 from knft.serve.last_syncs import LastSyncs
 from knft.serve.pages import MODE
 from knft.serve.proxy_health import ProxyHealth
@@ -55,6 +58,7 @@ def read_status(sources: StatusSources) -> Status:
     return Status(
         knft=knft.__version__,
         python=platform.python_version(),
+        libnftables=_libnftables_version(),
         kernel=os.uname().release,
         mode=MODE,
         node=sources.node_name,
@@ -67,6 +71,15 @@ def read_status(sources: StatusSources) -> Status:
         families={family.value: _family_status(sources, family, state, now) for family, state in states.items()},
         conntrack=ConntrackStatus(conntrack_entries(), conntrack_maximum()),
     )
+
+
+@cache
+def _libnftables_version() -> str:
+    """Return the version of libnftables, "" if it cannot be read; only read at the first request."""
+    try:
+        return libnftables_version()
+    except (KnftError, OSError):
+        return ""
 
 
 def _family_status(sources: StatusSources, family: Family, state: ServiceState, now: Timestamp) -> FamilyStatus:

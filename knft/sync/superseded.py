@@ -4,6 +4,10 @@ The kernel evaluates a packet by the rules that existed when the packet entered 
 at the time of each lookup. So if a Service port changes to other chains, a packet that read the old verdict before the
 commit looks up the endpoints of the old layout after it.
 
+A packet of a known client (``knft.render.affinity``) is looked up by one index after the other. If a Service port loses
+an endpoint, another one may move from the end of its array to that index. So the element at its old index stays until
+the cleanup phase: a packet that was looked up by the new index before the commit finds it there.
+
 A packet that was not translated because its frontend had no endpoint is rejected or dropped at a later hook. So if the
 frontend gets an endpoint, the element that rejects or drops is removed in the cleanup phase.
 
@@ -35,6 +39,7 @@ from knft.render.names import (
     SERVICE_IPS,
     SERVICE_NODEPORTS,
     SOURCE_RANGES,
+    endpoint_ids_map,
     is_ids_map,
 )
 from knft.sync.table_snapshot import Owner, SpecialOwner
@@ -49,12 +54,14 @@ _SERVING_MAPS = {NO_ENDPOINT_SERVICES: SERVICE_IPS, NO_ENDPOINT_NODEPORTS: SERVI
 class Superseded(Struct, frozen=True):
     """Endpoints and source ranges of Service ports that are served by other chains from now on.
 
+    ``moved`` are the elements at the old indexes of endpoints with session affinity that have others from now on.
     ``rejections`` are elements that rejected or dropped packets to frontends that have an endpoint from now on.
     """
 
     arrays: frozenset[ArrayName] = frozenset()
     source_ranges: frozenset[Key] = frozenset()
     rejections: frozenset[tuple[str, Key]] = frozenset()
+    moved: frozenset[tuple[str, Key]] = frozenset()
 
     def includes(self, container: str, key: Key) -> bool:
         """Return whether an element is removed in the cleanup phase."""
@@ -64,6 +71,7 @@ class Superseded(Struct, frozen=True):
             or (container == SOURCE_RANGES and key in self.source_ranges)
             or ArrayName(container, key[:-1]) in self.arrays
             or (container, key) in self.rejections
+            or (container, key) in self.moved
         )
 
     def split(self, diff: ContentsDiff) -> tuple[Removals, Removals]:
@@ -126,10 +134,12 @@ def find_superseded(programmed: ProgrammedContents[Owner], desired: Mapping[Owne
     arrays: set[ArrayName] = set()
     source_ranges: set[Key] = set()
     rejections: set[tuple[str, Key]] = set()
+    moved: set[tuple[str, Key]] = set()
     for owner, new in desired.items():
         old = programmed.get(owner)
         if old is not None and new is not None and owner is not SpecialOwner.UNCLAIMED:
             rejections.update(_obsolete_rejections(old, new))
+            moved.update(_old_indexes(old, new))
         if old is None or (owner is not SpecialOwner.UNCLAIMED and not _is_served_otherwise(old, new)):
             continue
         arrays |= old.arrays.keys()
@@ -138,7 +148,21 @@ def find_superseded(programmed: ProgrammedContents[Owner], desired: Mapping[Owne
     for new in desired.values() if arrays else ():
         if new is not None:
             arrays.difference_update(new.arrays)
-    return Superseded(frozenset(arrays), frozenset(source_ranges), frozenset(rejections))
+    return Superseded(frozenset(arrays), frozenset(source_ranges), frozenset(rejections), frozenset(moved))
+
+
+def _old_indexes(old: Contents, new: Contents) -> Iterator[tuple[str, Key]]:
+    """Yield the elements of endpoints with session affinity that move from the end of an array to another index."""
+    for name in old.arrays:
+        ids = ArrayName(endpoint_ids_map(name.container), name.prefix)
+        before, after = old.arrays.get(ids, ()), new.arrays.get(ids, ())
+        if is_ids_map(name.container) or not 0 < len(after) < len(before):
+            continue
+        remaining = set(after)
+        for index in range(len(after), len(before)):
+            if before[index] in remaining:
+                yield name.container, (*name.prefix, index)
+                yield ids.container, (*ids.prefix, index)
 
 
 def _obsolete_rejections(old: Contents, new: Contents) -> Iterator[tuple[str, Key]]:

@@ -152,6 +152,16 @@ def test_foreign_rule_that_blocks_a_service_on_both_sides_is_a_warning(node: Cap
     )
 
 
+def test_side_of_captured_rules_is_called_captured(node: CapturedNode) -> None:
+    found = node.captures(Mode.IPTABLES)
+    changed = found._replace(rules=_reject_with("tcp-reset")(found.rules))
+    report = json.loads(node.diff(changed)[1])
+    assert [report[side]["label"] for side in ("left", "right")] == ["kube-proxy (captured)", "knft"]
+    text, page = node.diff(changed, "table")[1], node.diff(changed, "html")[1]
+    assert "\n    kube-proxy (captured)  is rejected with tcp-reset\n" in text
+    assert "</span> kube-proxy (captured): clients see</th>" in page
+
+
 def test_text_and_page_name_the_deciding_rules(node: CapturedNode) -> None:
     """The rules of kube-proxy have a file and a line, those of knft are rendered."""
     found = node.captures(Mode.IPTABLES)

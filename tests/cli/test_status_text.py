@@ -90,6 +90,7 @@ TROUBLED = structs.replace(
 READY = Status(
     knft="0.1.0",
     python="3.11.2",
+    libnftables="1.0.6",
     kernel="6.18.44",
     mode="nftables",
     node="node-1",
@@ -149,7 +150,8 @@ CHANGE = EndpointChange(
     family="IPv4",
     gained=("10.244.1.21:8080",),
     lost=("10.244.1.20:8080",),
-    not_listed=0,
+    gained_not_listed=0,
+    lost_not_listed=0,
     cause=Cause(
         "EndpointSlice",
         "shop/web-abc12",
@@ -166,7 +168,7 @@ SERVICE_DELETED = structs.replace(
     family="IPv6",
     gained=(),
     lost=("[fd00::20]:8080",),
-    not_listed=300,
+    lost_not_listed=300,
     cause=Cause("Service", "shop/web", "", is_deleted=True, triggered="", received=NOON + 60),
     in_force=NOON + 61.5,
     seconds=1.5,
@@ -277,9 +279,9 @@ def audited(**families: AuditStatus | str | None) -> Status:
     return structs.replace(
         READY,
         families={
-            name: structs.replace(HEALTHY, state=audit)
+            name: structs.replace(READY.families[name], state=audit)
             if isinstance(audit, str)
-            else structs.replace(HEALTHY, audit=audit)
+            else structs.replace(READY.families[name], audit=audit)
             for name, audit in families.items()
         },
     )
@@ -321,6 +323,57 @@ def test_status_after_an_audit_begins_with_what_it_found(status: Status, expecte
     assert format_status(status, None, audit=found).splitlines()[0] == expected
 
 
+@pytest.mark.parametrize(
+    ("seconds_since_sync", "audit", "conclusion", "line"),
+    [
+        # The sync took 1.4 ms. It may have begun before the audit ended, and then it has not repaired the table.
+        (
+            0.4999,
+            "knft repairs the table",
+            "knft is ready; IPv4: an audit found differences, and knft has not repaired the table yet",
+            "the table differs, not repaired yet; last sync ",
+        ),
+        (
+            0.4,
+            "knft has repaired the table",
+            "knft is ready and all rules are in force",
+            "in force; last sync ",
+        ),
+        (
+            None,
+            "knft repairs the table",
+            "knft is ready; IPv4: an audit found differences, and knft has not repaired the table yet",
+            "the table differs, not repaired yet; no sync has succeeded yet",
+        ),
+    ],
+)
+def test_rules_are_not_in_force_until_a_sync_repairs_what_an_audit_found(
+    seconds_since_sync: float | None, audit: str, conclusion: str, line: str
+) -> None:
+    family = structs.replace(FOUND.families["IPv4"], last_sync_age=seconds_since_sync)
+    status = structs.replace(READY, families={"IPv4": family})
+    lines = format_status(status, None, audit=audit_conclusion(status, 1.0)).splitlines()
+    assert lines[:2] == [f"audit: IPv4: 3 differences in cluster-ips, services; {audit}", conclusion]
+    assert any(each.startswith(f"IPv4          {line}") for each in lines)
+    assert format_status(status, None).splitlines()[0] == conclusion
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "more", "expected"),
+    [
+        (("b:1",), ("a:1", "a:2"), (0, 0), "lost a:1, a:2; gained b:1"),
+        (("b:1",), ("a:1",), (1, 0), "lost a:1; gained b:1 and 1 more endpoint"),
+        ((), ("a:1", "a:2"), (300, 2), "lost a:1, a:2 and 2 more endpoints; gained 300 endpoints"),
+    ],
+)
+def test_endpoints_that_a_change_does_not_list_are_gained_or_lost(
+    gained: tuple[str, ...], lost: tuple[str, ...], more: tuple[int, int], expected: str
+) -> None:
+    change = structs.replace(CHANGE, gained=gained, lost=lost, gained_not_listed=more[0], lost_not_listed=more[1])
+    line = format_history(History((change,)), Selection(), None).splitlines()[0]
+    assert line.endswith(f"  shop/web:http (TCP, IPv4): {expected}")
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_text_of_a_status_after_an_audit_with_leftovers_of_kube_proxy(width: str) -> None:
     text = format_status(FOUND, WIDTHS[width], leftovers=LEFTOVERS, audit=audit_conclusion(FOUND, 1.0))
@@ -330,11 +383,21 @@ def test_text_of_a_status_after_an_audit_with_leftovers_of_kube_proxy(width: str
 @pytest.mark.parametrize(
     ("status", "leftovers", "expected"),
     [
-        (FOUND, Leftovers(), ["ready", "synced 3.2 s ago", "0 left out", "audit 500.0 ms ago, 3 differences"]),
         (
-            audited(IPv4=AuditStatus(0.5, 3), IPv6=AuditStatus(0.4, 1)),
+            FOUND,
             Leftovers(),
-            ["ready", "synced 3.2 s ago", "0 left out", "audit 500.0 ms ago, 4 differences"],
+            [
+                "ready",
+                "synced 3.2 s ago",
+                "0 left out",
+                "audit 500.0 ms ago, 3 differences",
+                "IPv4: an audit found differences, and knft has not repaired the table yet",
+            ],
+        ),
+        (
+            audited(IPv4=AuditStatus(5.0, 3), IPv6=AuditStatus(4.0, 1)),
+            Leftovers(),
+            ["ready", "synced 3.2 s ago", "0 left out", "audit 5.0 s ago, 4 differences"],
         ),
         (READY, Leftovers(), ["ready", "synced 3.2 s ago", "0 left out", "audit none yet"]),
         (

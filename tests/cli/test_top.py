@@ -75,15 +75,24 @@ def test_text() -> None:
 LONG = "recommendation-engine-for-returning-customers-with-long-names"
 
 
+LONG_NAMES = structs.replace(
+    AFTER,
+    frontends=(
+        *AFTER.frontends,
+        *(
+            structs.replace(
+                _frontend(f"{LONG}-{number}", f"fd00:10:96:1234:5678:9abc:def0:{number}", 9_999_999), family="IPv6"
+            )
+            for number in (1, 2)
+        ),
+    ),
+)
+"""Counters of Services with long names and addresses."""
+
+
 def long_names() -> Top:
-    """Return rates of Services with long names and addresses."""
-    others = tuple(
-        structs.replace(
-            _frontend(f"{LONG}-{number}", f"fd00:10:96:1234:5678:9abc:def0:{number}", 9_999_999), family="IPv6"
-        )
-        for number in (1, 2)
-    )
-    return rates(BEFORE, structs.replace(AFTER, frontends=(*AFTER.frontends, *others)))
+    """Return the rates of ``LONG_NAMES``."""
+    return rates(BEFORE, LONG_NAMES)
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -46,7 +46,11 @@ def _outcomes(port: dict[str, Any]) -> dict[str, Any]:
 def test_machine_without_tables_is_an_error(node: Namespace, tmp_path: Path) -> None:
     done = node.run([*KNFT, "explain", "shop/frontend"], check=False)
     assert done.returncode == 2
-    assert "this machine has no table of knft: name manifests with -f" in done.stderr
+    no_table = "this machine has no table of knft: name manifests with -f"
+    assert f"no knft process was found in this network namespace, and {no_table}" in done.stderr
+    asked_for = node.run([*KNFT, "explain", "shop/frontend", "--source", "kernel"], check=False)
+    assert no_table in asked_for.stderr
+    assert "no knft process" not in asked_for.stderr
     (tmp_path / "empty.yaml").write_text("apiVersion: v1\nkind: List\nitems: []\n")
     nothing = _explain(node, "shop/frontend", "-f", str(tmp_path), *NODE, "--live", status=3)
     assert [each["kind"] for each in nothing["kernel"]] == ["kernel_no_table", "kernel_no_table"]

@@ -12,6 +12,18 @@ from knft.errors import ControlError
 from tests.control.daemon import UNNOTICED_CHANGES, ControlledKnft
 from tests.support.knft_command import knft
 
+CONCLUSIONS = (
+    (
+        "audit: IPv4: 1 difference in services; knft repairs the table",
+        "knft is ready; IPv4: an audit found differences, and knft has not repaired the table yet",
+    ),
+    (
+        "audit: IPv4: 1 difference in services; knft has repaired the table",
+        "knft is ready and all rules are in force",
+    ),
+)
+"""The first lines before and after the sync that repairs the table."""
+
 
 @pytest.mark.kernel
 def test_audit_of_right_tables_exits_with_0(daemon: ControlledKnft) -> None:
@@ -36,6 +48,11 @@ def test_audit_finds_a_change_that_knft_has_overlooked(tmp_path: Path) -> None:
         audit = json.loads(done.stdout)["families"]["IPv4"]["audit"]
         assert (audit["differences"], audit["names"]) == (1, ["services"])
         assert knft(daemon.namespace, "status", "--audit").stdout.splitlines()[0] == "audit: no differences"
+
+        daemon.namespace.run(["nft", "flush", "chain", "ip", "knft", "services"])
+        found, conclusion, *_ = knft(daemon.namespace, "status", "--audit", check=False).stdout.splitlines()
+        assert (found, conclusion) in CONCLUSIONS
+        daemon.wait_until(lambda: knft(daemon.namespace, "status").stdout.startswith(f"{CONCLUSIONS[1][1]}\n"))
     finally:
         daemon.close()
 

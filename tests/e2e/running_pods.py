@@ -60,12 +60,12 @@ def knft_pods(cluster: Cluster, selector: str) -> list[dict[str, Any]]:
 def check_pods(
     cluster: Cluster, pods: Sequence[dict[str, Any]], expected: Mapping[str, Mapping[str, str]] = EXPECTED
 ) -> list[str]:
-    """Print a line for each pod; return how the processes differ from what is expected."""
+    """Print a line for each pod; return how the processes differ from what is expected, or that knft is not ready."""
     problems = [] if pods else ["no pod of knft is running"]
     for pod in pods:
         name = f"{pod['metadata']['name']} on {pod['spec']['nodeName']}"
         processes = [_command(cluster, pod), *_processes(pod["metadata"]["uid"])]
-        different = list(differences(processes, expected))
+        different = [*differences(processes, expected), *_status_problem(cluster, pod)]
         problems += [f"{name}: {text}" for text in different]
         values = [f"{each.name}: {_text(each.values)}" for each in processes]
         print(f"e2e: {name}: {'; '.join(different or values)}", flush=True)
@@ -91,6 +91,14 @@ def _command(cluster: Cluster, pod: Mapping[str, Any]) -> PodProcess:
     """Return a process that knft has not started."""
     printed = cluster.kubectl("exec", "--namespace=kube-system", pod["metadata"]["name"], "--", *_PRINT)
     return PodProcess(_COMMAND, 0, read_values(*printed.split("\0")))
+
+
+def _status_problem(cluster: Cluster, pod: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the conclusion of ``knft status`` in the pod if it is not that knft is ready."""
+    command = ("exec", "--namespace=kube-system", pod["metadata"]["name"], "--", "knft", "status")
+    conclusion = cluster.kubectl(*command).partition("\n")[0]
+    if not conclusion.startswith("knft is ready"):
+        yield f"knft status says {conclusion!r}"
 
 
 def _processes(uid: str) -> Iterator[PodProcess]:

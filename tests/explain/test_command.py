@@ -41,6 +41,7 @@ GOLDEN = Path(__file__).parent / "golden"
 WIDTHS: dict[str, int | None] = {"80": 80, "200": 200, "piped": None}
 QUESTIONS = {
     "frontend": "shop/frontend",
+    "node-port": ":30080/tcp",
     "rival": "shop/rival",
     "endpoint": "10.244.2.11",
     "unallocated": "10.96.9.9:80/tcp",

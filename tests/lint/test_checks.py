@@ -17,7 +17,17 @@ from knft.model.described import Service
 from knft.source.decode import DecodedManifest, decode
 from knft.source.described_kinds import LINTED_KINDS
 from tests.lint.cases import CASES, MISTYPED, WEB, Case
-from tests.lint.objects import DUAL, TWO_NODES, Object, endpoint, endpoint_slice, node, service, service_cidr
+from tests.lint.objects import (
+    DUAL,
+    TWO_NODES,
+    Object,
+    endpoint,
+    endpoint_slice,
+    load_balancer,
+    node,
+    service,
+    service_cidr,
+)
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "operations" / "lint.md"
 
@@ -148,6 +158,22 @@ def test_service_cidrs_of_one_family_say_nothing_about_the_other() -> None:
     assert linted(*dual, service_cidr("10.96.0.0/16")).findings == ()
     (found,) = linted(*dual, service_cidr("10.96.0.0/16", "fd00:10:97::/112")).findings
     assert (found.id, found.families) == ("cluster-ip-outside-service-cidrs", ("IPv6",))
+
+
+def test_clients_that_source_ranges_exclude_on_one_node_and_on_several() -> None:
+    objects = load_balancer("203.0.113.1", loadBalancerSourceRanges=["198.51.100.0/24"]), endpoint_slice()
+    for nodes, clients in ((TWO_NODES[:1], "node-1 and of its pods"), (TWO_NODES, "both nodes and of their pods")):
+        (found,) = linted(*objects, *nodes).findings
+        assert found.traffic == f"new connections of {clients} to 203.0.113.1 are dropped"
+
+
+def test_headless_slices_of_a_dual_stack_service_are_not_of_the_other_family() -> None:
+    labels = {"service.kubernetes.io/headless": ""}
+    slices = [endpoint_slice(family=family, name=family.lower(), labels=labels) for family in ("IPv4", "IPv6")]
+    found, *others = linted(service(**DUAL), *slices).findings
+    assert (found.id, found.families) == ("service-without-slices", ("IPv4", "IPv6"))
+    assert found.what.endswith("=web, except those with label service.kubernetes.io/headless")
+    assert {each.id for each in others} == {"headless-slice"}
 
 
 def test_every_check_has_a_case_and_documentation() -> None:

@@ -43,8 +43,13 @@ _ICMP_ERRORS = {errno.ECONNREFUSED: REFUSED}
 
 
 class Point(Enum):
-    """Where a packet is held. The value is the first of the ports that select it."""
+    """Where a packet is held. The value is the first of the ports that select it.
 
+    They are below 32768: the kernel gives higher ones to other packets.
+    """
+
+    KNOWN = 18000
+    """In the chain of known clients with a timeout of three hours, between the rules of indexes 1 and 2."""
     VERDICT = 20000
     """In chain ``services``, before the lookup of the verdict."""
     ENDPOINT = 22000
@@ -93,6 +98,8 @@ class PacketHolder:
         """Seconds to wait for the answer to a packet that has left the node."""
         self._ports = {point: itertools.count(point.value) for point in Point}
         self._open = ExitStack()
+        self._known_held: set[str] = set()
+        """The families whose chain of known clients holds packets."""
 
     def __enter__(self) -> Self:
         """Load the rules that hold packets between hooks."""
@@ -120,15 +127,18 @@ class PacketHolder:
     def load_into(self, family: str) -> None:
         """Load the rules that hold packets in knft's table of a family; the table's deletion removes them."""
         table = f"{family} knft"
+        self._known_held.discard(family)
         self._change("\n".join((*_holding_chains(table), _holding_rule(table, "services", Point.VERDICT))))
 
     def during(self, commit: Callable[[], object], target: Target, point: Point) -> "Held":
         """Make a commit while a packet is held, and release it."""
         family = "ip" if target.version == 4 else "ip6"
-        table = f"{family} knft" if point in (Point.VERDICT, Point.ENDPOINT) else "inet held"
+        table = f"{family} knft" if point in (Point.VERDICT, Point.ENDPOINT, Point.KNOWN) else "inet held"
         self._change(f"flush set {table} released")
         if point is Point.ENDPOINT:
             self._hold_in_target_chain(family, target)
+        if point is Point.KNOWN:
+            self._hold_known_clients(family)
         outcomes = []
         for _ in range(_HAIRPIN_ATTEMPTS if point is Point.HAIRPIN else 1):
             with self._sending(target, point) as sending:
@@ -163,6 +173,13 @@ class PacketHolder:
         if found:
             chain = rest.partition(" : ")[2].split()[1].rstrip(",")
             self._change(_holding_rule(f"{family} knft", chain, Point.ENDPOINT))
+
+    def _hold_known_clients(self, family: str) -> None:
+        if family not in self._known_held:
+            # After the rule with that number, which is the one of the endpoint index.
+            place = f"{family} knft affinity-10800-known-udp-0 index 1"
+            self._change(f"add rule {place} udp sport {_ports(Point.KNOWN, Point.KNOWN)} jump held")
+            self._known_held.add(family)
 
     @contextmanager
     def _sending(self, target: Target, point: Point) -> Iterator["_Sending"]:
@@ -330,7 +347,7 @@ def _hook_rules(hairpin_client: Host) -> Iterator[str]:
         yield f"add chain inet held {hook}-before {{ type filter hook {hook} priority -1; }}"
         yield f"add rule inet held {hook}-before udp sport {_ports(Point.FILTER, Point.FILTER)} jump held"
         yield f"add chain inet held {hook}-after {{ type filter hook {hook} priority 1; }}"
-        yield f"add rule inet held {hook}-after udp sport {_ports(Point.VERDICT, Point.NONE)} jump held-passed"
+        yield f"add rule inet held {hook}-after udp sport {_ports(Point.KNOWN, Point.NONE)} jump held-passed"
     yield "add chain inet held postrouting { type filter hook postrouting priority 98; }"
     yield f"add rule inet held postrouting udp sport {_ports(Point.MASQUERADING, Point.MASQUERADING)} jump held"
     own = _ports(Point.HAIRPIN, Point.HAIRPIN)

@@ -172,6 +172,11 @@ def _sticky() -> Iterator[Scenario]:
                 Step("sticky Service made not sticky", _applying([create()]), _pods(other)),
                 Step("Service made sticky, with a new timeout", partial(_stick, create, timeouts), _pods(other)),
                 Step("sticky Service scaled to a new size", _applying(_slices(more)), _pods(more)),
+                Step(
+                    "endpoint of a sticky Service removed, and another one gets its index",
+                    _applying(_slices(more[1:])),
+                    _pods(more[1:]),
+                ),
                 Step("", _applying([create(), *_slices(pool)]), _pods(pool), ()),
             ),
         )
@@ -358,6 +363,11 @@ def _first_sync() -> Iterator[Scenario]:
             ),
             deletes_tables=True,
         )
+
+
+def sticky(pods: Iterable[str]) -> list[dict[str, Any]]:
+    """Return a sticky Service with only a cluster IP, and its slices with one endpoint for each pod."""
+    return [_plain(**STICKY), *_slices([Backend(pod, PORTS[0]) for pod in pods])]
 
 
 def _of_slices(name: str, item: dict[str, Any], first: tuple[str, Pool], second: tuple[str, Pool]) -> Scenario:

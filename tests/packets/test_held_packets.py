@@ -1,5 +1,6 @@
 """A packet that is between two rules during a transaction gets an outcome of the state before or after the change."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
@@ -12,7 +13,7 @@ from knft.kernel.table import KernelTable
 from knft.render import wide
 from tests.packets.folded import folded
 from tests.packets.held_packets import SILENT, Held, PacketHolder, Point, Target, other_cpus
-from tests.packets.held_scenarios import BACKENDS, CLIENT, OWN, PORTS, UNTRANSLATED, Scenario, Step, scenarios
+from tests.packets.held_scenarios import BACKENDS, CLIENT, OWN, PORTS, UNTRANSLATED, Scenario, Step, scenarios, sticky
 from tests.packets.in_process_node import InProcessNode
 from tests.packets.phase_losses import CLEANUP_LOSSES, NEW_CHAINS_LOSSES, Loss, table
 from tests.support.lab import plan
@@ -235,6 +236,67 @@ def test_packet_is_lost_if_it_is_held_until_after_the_cleanup_phase(
                     assert held.outcomes[-1] == loss.outcome
                     return
     pytest.fail("no packet was held until after the commits")
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("version", [4, 6])
+def test_known_client_keeps_its_endpoint_when_that_moves_to_another_index(
+    holding_node: HoldingNode, version: plan.Version
+) -> None:
+    """The packet is held between the rules of two indexes, while its endpoint gets the first of them."""
+    held, expected = _held_while_its_endpoint_moves(holding_node, version)
+    assert {Phase.VISIBLE, Phase.AFTER} <= held.keys()
+    assert set(held.values()) == {expected}
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("version", [4, 6])
+def test_known_client_gets_another_endpoint_without_the_cleanup_phase(
+    holding_node: HoldingNode, version: plan.Version
+) -> None:
+    """This is why the old index stays until then. It is lost if it is assigned to an endpoint with a lower index."""
+    with folded(deferred_removals=True):
+        for _ in range(3 * EXTRA_ROUNDS):
+            held, expected = _held_while_its_endpoint_moves(holding_node, version)
+            if held[Phase.VISIBLE] != expected:
+                return
+    pytest.fail("the client has kept its endpoint")
+
+
+def _held_while_its_endpoint_moves(holding: HoldingNode, version: plan.Version) -> tuple[dict[Phase, str], str]:
+    """Remove the endpoint with index 1, so that the client's moves there from the end; hold a packet in each phase.
+
+    Return the pods that answered the held packets, and the client's.
+    """
+    scenario = SCENARIOS["Service with only a cluster IP made sticky, cluster"]
+    target = scenario.target(holding.lab, version)
+    pods = {backend.pod: holding.lab.host(backend.pod).address(version) for backend in BACKENDS}
+    with holding.beginning(scenario):
+        for _ in range(EXTRA_ROUNDS):
+            holding.node.apply(sticky(pods))
+            client_pod = holding.holder.outcome(target)
+            indexes = _endpoint_indexes(holding, target)
+            last = indexes[pods[client_pod]]
+            if last > 1:
+                break
+            # It is added again with another ID, so the client is assigned again.
+            holding.node.apply(sticky(pod for pod in pods if pod != client_pod))
+        kept = [pod for pod, where in pods.items() if indexes[where] <= last]
+        holding.node.apply(sticky(kept))
+        remaining = [pod for pod in kept if indexes[pods[pod]] != 1]
+        step = Step("", lambda node: node.apply(sticky(remaining)), frozenset())
+        transactions = holding.apply(step, target, Point.KNOWN)
+        assert _endpoint_indexes(holding, target)[pods[client_pod]] == 1
+        assert all(held.is_counted for phase, held in transactions if phase is Phase.VISIBLE)
+        return {phase: held.outcomes[-1] for phase, held in transactions}, client_pod
+
+
+def _endpoint_indexes(holding: HoldingNode, target: Target) -> dict[str, int]:
+    """Return the indexes of the endpoints of the target in the kernel, by address."""
+    family = "ip" if target.version == 4 else "ip6"
+    listing = holding.node.namespace.run(["nft", "list", "map", family, "knft", "endpoints-udp"]).stdout
+    found = re.findall(rf"{re.escape(target.address)} \. {target.port} \. (\d+) : (\S+) \.", listing)
+    return {endpoint: int(index) for index, endpoint in found}
 
 
 def test_document_lists_the_losses() -> None:

@@ -4,7 +4,10 @@
 ``note`` the finding's object.
 """
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
+from string import Formatter
 
 import pytest
 
@@ -12,7 +15,6 @@ from knft.cli.commands import cli
 from knft.cli.lint import problems_without_check
 from knft.cli.manifests import scan_manifests
 from knft.cli.options import config_of_node
-from knft.families import Family
 from knft.lint.checks import Check
 from knft.lint.lint import lint
 from knft.lint.manifests import manifests_of
@@ -20,6 +22,8 @@ from knft.lint.report import Finding
 from knft.source.described_kinds import LINTED_KINDS
 from tests.packets.modes import Nftables
 from tests.packets.scenario_runner import scenario_runner
+from tests.support.families import address
+from tests.support.lab import plan
 from tests.support.lab.topology import Lab
 from tests.support.scenario import Packet, Scenario, read_file
 
@@ -47,6 +51,16 @@ WITHOUT_PACKETS = {
     C.MIRRORED_ENDPOINTS: "the sentence is about a controller",
 }
 """Checks whose sentences about traffic this test does not prove, and why."""
+SAID_BY = {
+    C.ENDPOINT_WITHOUT_NODE.identifier: C.INTERNAL_POLICY_LOCAL.identifier,
+    C.HEADLESS_SLICE.identifier: C.SERVICE_WITHOUT_SLICES.identifier,
+}
+"""Checks of which another finding of the object says whether packets are rejected or dropped."""
+WITH_OWNER = {C.CONTESTED_FRONTEND.identifier, C.HEALTH_CHECK_PORT_IN_USE.identifier}
+"""Checks whose sentence names the Service port that answers."""
+_OWNER = re.compile(r" go to (?:endpoints of )?(\S+/[^\s,]+)")
+_FRONTENDS = {"address", "addresses", "frontend", "frontends", "node_port", "others", "result"}
+"""Values of sentences about traffic that have an address or a NodePort."""
 
 
 def _findings(folder: Path, scenario: Scenario) -> tuple[Finding, ...]:
@@ -64,18 +78,51 @@ def test_packets_get_what_findings_say(lab: Lab, tmp_path: Path) -> None:
             findings = _findings(tmp_path, scenario)
             for packet in scenario.packets:
                 for version in packet.versions:
-                    _check_words(packet, findings, Family(f"IPv{version}"))
+                    _check_words(packet, findings, scenario, version)
                     runner.check_packet(scenario, packet, version)
 
 
-def _check_words(packet: Packet, findings: tuple[Finding, ...], family: Family) -> None:
-    """Check that the packet's finding is there, and that it is about the outcome that the packet has."""
+def _check_words(packet: Packet, findings: tuple[Finding, ...], scenario: Scenario, version: plan.Version) -> None:
+    """Check that the packet's finding is there, and that it says which outcome the packet has."""
     (check,) = packet.clauses
-    about = [each for each in findings if (each.id, each.object) == (check, packet.note)]
-    of_family = [each for each in about if not each.families or family.value in each.families]
-    assert of_family, (check, packet.note, [(each.id, each.object) for each in findings])
+    found = _about(check, packet, findings, version)
+    assert found, (check, packet.note, [(each.id, each.object) for each in findings])
+    said = _about(SAID_BY.get(check, check), packet, findings, version)
     for word, is_outcome in (("are rejected", packet.rejected), ("are dropped", packet.dropped)):
-        assert not is_outcome or any(word in each.traffic for each in findings if each.object == packet.note), packet
+        assert not is_outcome or (said and all(word in each.traffic for each in said)), (packet, said)
+    owners = {name for each in found for name in _OWNER.findall(each.traffic)}
+    assert bool(owners) == (check in WITH_OWNER and bool(packet.answered_by)), (packet, found)
+    assert not owners or set(packet.answered_by) == {host for name in owners for host in _hosts(name, scenario)}, packet
+
+
+def _about(check: str, packet: Packet, findings: Iterable[Finding], version: plan.Version) -> list[Finding]:
+    """Return the findings of a check about the packet's object, family and, if they name frontends, destination."""
+    own = (each for each in findings if (each.id, each.object) == (check, packet.note))
+    of_family = [each for each in own if not each.families or f"IPv{version}" in each.families]
+    if not _fields(check) & _FRONTENDS:
+        return of_family
+    name, _, port = packet.to.rpartition(":")
+    destination = port if name == "$node" else address(name.removeprefix("$"), version)
+    whole = re.compile(rf"(?<![\w.]){re.escape(destination)}(?![\w.])")
+    return [each for each in of_family if whole.search(each.traffic)]
+
+
+def _fields(check: str) -> set[str | None]:
+    """Return the names of the values in a check's sentence about traffic."""
+    (template,) = (each.value.traffic for each in Check if each.identifier == check)
+    return {field for _, field, _, _ in Formatter().parse(template)}
+
+
+def _hosts(service_port: str, scenario: Scenario) -> set[str]:
+    """Return the hosts that are endpoints of a Service port, such as default/web:http."""
+    service = service_port.partition("/")[2].partition(":")[0]
+    return {
+        host.removeprefix("$")
+        for item in scenario.objects
+        if item["kind"] == "EndpointSlice" and item["metadata"]["labels"].get("kubernetes.io/service-name") == service
+        for endpoint in item["endpoints"]
+        for host in endpoint["addresses"]
+    }
 
 
 def test_every_check_has_packets_or_a_reason() -> None:

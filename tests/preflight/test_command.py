@@ -328,6 +328,8 @@ def test_remedy_names_the_flags_with_which_diff_renders_the_same_rules(config: C
     [
         (["-f", str(EXAMPLES)], "--node is required with -f"),
         (["--cluster-cidr", "10.0.0.0/8"], "--cluster-cidr requires -f"),
+        (["--node", "node-1"], "--node requires -f or --kubeconfig: without objects, no check depends on it"),
+        (["--node-ip", "192.0.2.11", "--masquerade-bit", "3"], "--node-ip requires -f or --kubeconfig"),
         (["--config", "f", "--masquerade-all"], "--masquerade-all cannot be used with --config; set the field in it"),
         (["--config", "/nonexistent"], "/nonexistent: No such file or directory"),
         (["-f", "/nonexistent", *NODE], "/nonexistent"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import jsonschema
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 import knft.preflight.report as form
 from knft.cli.preflight_text import format_preflight
@@ -32,6 +33,17 @@ def test_text_is_golden(name: str, width: str) -> None:
 def golden_text(name: str, width: str) -> str:
     """Return the text about a node."""
     return format_preflight(check(NODES[name]()), WIDTHS[width])
+
+
+def test_point_that_was_not_checked_says_so_once() -> None:
+    """In a point with a worse finding, the label says which finding was not checked."""
+    text = format_preflight(check(replace(ready(), configuration=None)), None)
+    assert (
+        "\n\nconfiguration: not checked\n"
+        "  reason       no configuration file was given\n"
+        "  remedy       name kube-proxy's file with --config\n"
+    ) in text
+    assert "\n  not checked  rules of kube-proxy: " in golden_text("findings", "piped")
 
 
 def test_golden_files_are_those_of_the_nodes() -> None:

@@ -6,9 +6,11 @@
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
+from knft.interpret.compare.deciding_rules import DecidingRule
 from knft.interpret.compare.expected_differences.catalogue import EXPECTED_DIFFERENCES
 from knft.interpret.compare.findings import Counts
 from knft.interpret.compare.report import (
@@ -22,16 +24,17 @@ from knft.interpret.compare.report import (
 )
 from knft.present import html, json, table
 
-LEFT, RIGHT = "kube-proxy (iptables)", "knft"
+_FILES = ("--iptables-save iptables-save.txt", "--ip6tables-save ip6tables-save.txt")
+LEFT, RIGHT = ", ".join(_FILES), "knft"
+LABELS = ("kube-proxy (captured)", "knft")
 
 ABOUT = ReportMetadata(
     node="worker-3",
     addresses=("192.0.2.13", "2001:db8::13"),
     date="2026-10-19 14:02 UTC",
-    command="knft diff --kube-proxy iptables --manifests /etc/knft/manifests -o html",
+    command=f"knft diff -f objects.yaml --node worker-3 --cluster-cidr 10.244.0.0/16,fd00:244::/48 {' '.join(_FILES)}",
     version="0.6.0",
-    left_files=("iptables-save.txt", "ip6tables-save.txt", "ipset-save.txt"),
-    right_files=("knft render of /etc/knft/manifests",),
+    right_files=("objects.yaml",),
 )
 
 _LEFT_RULES = (
@@ -54,7 +57,49 @@ _RIGHT_RULES = (
     "ip knft services: ip daddr . meta l4proto . th dport vmap @service-ips",
     "ip knft filter-forward: ct state new jump service-endpoints-check",
     "ip knft service-endpoints-check: ip daddr . meta l4proto . th dport vmap @no-endpoint-services",
+    "ip knft reject-chain: reject",
 )
+
+
+def _report(families: list[FamilyReport], **more: Any) -> Report:
+    return Report(LEFT, RIGHT, families, labels=LABELS, **more)
+
+
+def _left_decision(outcome: ObservedOutcome, address: str, port: str) -> DecidingRule | None:
+    """Return the rule of kube-proxy that decides an outcome, None if there is none."""
+    file = _FILES[":" in address]
+    to = f"-d {address} -p tcp -m tcp --dport {port}"
+    if outcome.fate == "rejected":
+        return DecidingRule(file, "filter KUBE-SERVICES", 31, f"-A KUBE-SERVICES {to} -j REJECT")
+    if outcome.fate == "dropped":
+        return DecidingRule(file, "filter FORWARD", 19, f"-A FORWARD {to} -j DROP")
+    if not outcome.endpoint:
+        return None
+    if outcome.source == "masqueraded":
+        return DecidingRule(file, "nat KUBE-POSTROUTING", 66, "-A KUBE-POSTROUTING -j MASQUERADE --random-fully")
+    chain = "KUBE-SEP-XBBZ4K3Z4RVY4WRO"
+    affinity = f"-m recent --name {chain} --set " if outcome.seconds else ""
+    rule = f"-A {chain} {affinity}-p tcp -m tcp -j DNAT --to-destination {outcome.endpoint}"
+    return DecidingRule(file, f"nat {chain}", 188, rule)
+
+
+def _right_decision(outcomes: tuple[ObservedOutcome, ...], address: str) -> DecidingRule | None:
+    """Return the rule of knft that decides an outcome, None if there is none."""
+    (outcome, *_), number, family = outcomes, len(outcomes), "ip6" if ":" in address else "ip"
+    dnat = f"dnat {family} to {family} daddr . tcp dport . numgen random mod {number} map @endpoints-tcp"
+    if outcome.fate == "rejected":
+        chain, rule = "reject-chain", "reject"
+    elif outcome.fate == "dropped":
+        chain = "service-endpoints-check"
+        rule = f"{family} daddr . meta l4proto . th dport vmap @no-endpoint-services"
+    elif not outcome.endpoint:
+        return None
+    elif outcome.seconds:
+        client = f"{{ {family} saddr . meta priority timeout {outcome.seconds}s }}"
+        chain, rule = f"affinity-{outcome.seconds}-tcp-{number}", f"update @affinity-clients {client} {dnat}"
+    else:
+        chain, rule = f"pool-tcp-{number}", dnat
+    return DecidingRule("knft", f"{family} knft {chain}", 0, rule)
 
 
 def example(
@@ -66,7 +111,9 @@ def example(
 ) -> Example:
     address, _, port = re.sub(r" \(.*?\)", "", destination).replace("any", "443").partition(" port ")
     source = "2001:db8:ffff::7" if ":" in address else "198.51.100.7"
-    address = f"[{address}]" if ":" in address else address.replace("0/24", "20")
+    address = address.replace("0/24", "20")
+    number = port.partition("/")[0]
+    to = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     return Example(
         sender="the network from any in eth0",
         destination=destination,
@@ -75,7 +122,9 @@ def example(
         right=right,
         left_rules=_LEFT_RULES,
         right_rules=_RIGHT_RULES,
-        trace=(f"--from={source}", f"--to={address}:{port}", *flags),
+        left_decision=_left_decision(left[0], address, number),
+        right_decision=_right_decision(right, address),
+        trace=(f"--from={source}", f"--to={to}", *flags),
     )
 
 
@@ -108,7 +157,7 @@ def expected_group(number: int, service: str, classes: int = 2) -> DifferenceGro
 def undecided_group(service: str, classes: int) -> DifferenceGroup:
     examples = [example((UNDECIDED,), (delivered("10.244.2.5:5432"),), "10.96.3.3 port 5432/tcp")]
     return DifferenceGroup(
-        "undecided", service, None, "a rule that is not interpreted decides on it", classes, examples
+        "undecided", service, None, "these packets reach a rule that knft cannot interpret", classes, examples
     )
 
 
@@ -215,32 +264,35 @@ def realistic() -> Report:
             *(expected_group(number, service, 11) for number in (1, 3) for service in shops),
         ],
     )
-    warning = "table inet firewall of another program was read on both sides"
-    return Report(LEFT, RIGHT, [first, second], 2.38, [warning], ABOUT)
+    warning = (
+        f"a rule of another program drops packets to mail/smtp on both sides: {_FILES[0]}, line 4, chain raw "
+        "PREROUTING: -A PREROUTING -d 10.96.31.5/32 -j DROP"
+    )
+    return _report([first, second], seconds=2.38, warnings=[warning], metadata=ABOUT)
 
 
 def equal() -> Report:
     """Return a report without differences."""
-    return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=1204)), FamilyReport("IPv6", Counts(equal=980))])
+    return _report([FamilyReport("IPv4", Counts(equal=1204)), FamilyReport("IPv6", Counts(equal=980))])
 
 
 def expected() -> Report:
     """Return a report with only expected differences."""
     groups = [expected_group(1, "default/web:http"), expected_group(1, "default/web:https"), expected_group(8, "")]
-    return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=40, expected=6), groups)])
+    return _report([FamilyReport("IPv4", Counts(equal=40, expected=6), groups)])
 
 
 def losing() -> Report:
     """Return a report with only expected differences, of which one keeps clients from a Service."""
     lost = replace(expected_group(3, "default/web:http"), is_loss=True)
-    return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=40, expected=3), [lost, expected_group(1, "a/b")])])
+    return _report([FamilyReport("IPv4", Counts(equal=40, expected=3), [lost, expected_group(1, "a/b")])])
 
 
 def undecided() -> Report:
     """Return a report with an uninterpreted rule and undecided packets, but no differences."""
     rule = UninterpretedRule("right", "inet firewall input", 0, "meta cgroupv2 5 drop")
     family = FamilyReport("IPv4", Counts(equal=40, undecided=2), [undecided_group("default/db", 2)], [rule])
-    return Report(LEFT, RIGHT, [family])
+    return _report([family])
 
 
 def large(groups: int) -> Report:
@@ -251,7 +303,7 @@ def large(groups: int) -> Report:
               [example(left, right, f"10.{number >> 8}.{number & 255}.1 port 80/tcp")] * 3, classes=3)
         for number in range(groups)
     ]  # fmt: skip
-    return Report(LEFT, RIGHT, [FamilyReport("IPv4", Counts(equal=9, different=3 * groups), listed)], metadata=ABOUT)
+    return _report([FamilyReport("IPv4", Counts(equal=9, different=3 * groups), listed)], metadata=ABOUT)
 
 
 def crowded(services: int = 300) -> Report:
@@ -271,7 +323,7 @@ def crowded(services: int = 300) -> Report:
             else replace(expected_group(3, name), is_loss=True)
         ]  # fmt: skip
     counts = Counts(equal=9, different=services * 2 // 3, expected=services // 3)
-    return Report(LEFT, RIGHT, [FamilyReport("IPv6", counts, groups)], metadata=ABOUT)
+    return _report([FamilyReport("IPv6", counts, groups)], metadata=ABOUT)
 
 
 def golden_file(width: int | None) -> Path:
@@ -298,6 +350,7 @@ def main(folder: Path) -> None:
         ("crowded", crowded()),
         ("large", large(5000)),
     ):
+        report.metadata = replace(report.metadata, command=f"{ABOUT.command} -o html")
         Path(folder, f"{name}.html").write_text(html(report))
 
 

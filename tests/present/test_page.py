@@ -174,7 +174,6 @@ def test_page_with_a_loss_says_so_and_names_its_services_once_at_the_top() -> No
 
 def test_sides_have_short_names() -> None:
     report = example_report.realistic()
-    report.labels = ("kube-proxy (captured)", "knft")
 
     text = html(report)
 
@@ -236,7 +235,7 @@ def test_each_alternative_outcome_is_on_a_line() -> None:
 
 def test_description_of_the_comparison_comes_after_the_differences() -> None:
     text = html(example_report.realistic())
-    parts = ("other differences</dt>", "Different verdict", 'id="expected"', "This comparison", "iptables-save.txt")
+    parts = ("other differences</dt>", "Different verdict", 'id="expected"', "This comparison", "objects.yaml")
 
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
 

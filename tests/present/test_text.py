@@ -45,12 +45,15 @@ def test_difference_shows_cause_service_both_sides_and_an_example() -> None:
         "Different verdict (4): served on one side, but rejected, dropped or not translated on the other\n"
         "\n"
         "  shop/checkout:http  IPv4, 14 kinds of packets, no longer reached\n"
-        "    kube-proxy  reaches 10.244.1.17:8080\n"
-        "    knft        is rejected\n"
-        "    example     --from=198.51.100.7 --to=10.96.14.7:80/tcp --in-interface=eth0\n"
+        "    kube-proxy (captured)  reaches 10.244.1.17:8080\n"
+        "    decided by             --iptables-save iptables-save.txt, line 188, chain nat KUBE-SEP-XBBZ4K3Z4RVY4WRO: "
+        "-A KUBE-SEP-XBBZ4K3Z4RVY4WRO -p tcp -m tcp -j DNAT --to-destination 10.244.1.17:8080\n"
+        "    knft                   is rejected\n"
+        "    decided by             knft, chain ip knft reject-chain: reject\n"
+        "    example                --from=198.51.100.7 --to=10.96.14.7:80/tcp --in-interface=eth0\n"
         "\n"
         "  shop/checkout:http  IPv6, 5 kinds of packets, no longer reached\n"
-        "    kube-proxy  reaches [fd00:244:1::17]:8080\n"
+        "    kube-proxy (captured)  reaches [fd00:244:1::17]:8080\n"
     ) in text
 
 
@@ -125,7 +128,7 @@ def test_uninterpreted_rules_are_listed_with_side_chain_line_and_text() -> None:
     (line,) = [line for line in text.splitlines() if "--algo bm" in line]
 
     assert line == (
-        "  kube-proxy, IPv4, line 17, chain filter FORWARD: "
+        "  kube-proxy (captured), IPv4, line 17, chain filter FORWARD: "
         "-A FORWARD -p tcp -m string --string 'GET /admin' --algo bm --to 65535 -j REJECT"
     )
 

@@ -242,7 +242,7 @@ def test_number_of_listed_endpoints_is_bounded(harness: RecordedHarness) -> None
     harness.sync_and_record()
     (change,) = harness.changes()
     assert len(change.gained) + len(change.lost) == MAX_LISTED
-    assert change.not_listed == 302 - MAX_LISTED
+    assert (change.lost_not_listed, change.gained_not_listed) == (0, 302 - MAX_LISTED)
 
 
 def test_memory_is_bounded_over_thousands_of_changes(harness: RecordedHarness) -> None:

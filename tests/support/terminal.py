@@ -17,12 +17,12 @@ def without_colours(text: str) -> str:
 
 
 def on_terminal(command: Sequence[str], columns: int, **variables: str) -> str:
-    """Return what a command writes to its standard output, a terminal."""
+    """Return what a command writes to its standard output, a terminal; its input is none."""
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
     environment = {**inherited, "TERM": "xterm", **variables}
-    with subprocess.Popen(command, stdout=slave, stderr=subprocess.PIPE, env=environment):
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=slave, stderr=subprocess.PIPE, env=environment):
         os.close(slave)
         found = b""
         while True:

@@ -113,6 +113,9 @@ def _switch_affinity(changes: CountedChanges) -> None:
     changes.change(f"{made} a new timeout", service("web", 10, node_port=30080, **SHORT))
     changes.change("endpoint of a sticky Service replaced", *slices("plain", [41, 42, 45]))
     changes.change("sticky Service scaled to a new size", *slices("plain", [41, 42, 45, 46]))
+    changes.change(
+        "endpoint of a sticky Service removed, and another one gets its index", *slices("plain", [42, 45, 46])
+    )
     changes.change("sticky Service made not sticky", service("plain", 14))
     changes.change("", service("web", 10, node_port=30080))
     changes.clock.now += UNUSED_CHAINS_INTERVAL_SECONDS

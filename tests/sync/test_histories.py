@@ -18,8 +18,8 @@ from tests.sync.failing_history import FailingHistory
 
 pytestmark = pytest.mark.kernel
 
-SEEDS = range(5)
-"""Each is a test of its own, so that the processes of a test run share the work."""
+SEEDS = (0, 1, 2, 4, 5)
+"""Each is a test of its own, so that the processes of a test run share the work; each has degraded syncs."""
 
 HISTORIES, STEPS = 7, 50
 MIN_STEPS = 310

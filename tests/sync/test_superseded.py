@@ -1,13 +1,14 @@
 """Which elements wait for the cleanup phase, because packets in flight may still look them up."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from knft.delta.diff import ContentsDiff
 from knft.delta.programmed import ProgrammedContents
 from knft.nft.expressions import Drop, Goto
-from knft.nft.objects import ArrayName, Chain, Contents, Entry, Key
+from knft.nft.objects import Array, ArrayName, Chain, Contents, EndpointId, Entry, Key
 from knft.render.names import (
     CLUSTER_IPS,
     HAIRPIN,
@@ -54,6 +55,24 @@ def test_endpoints_and_ranges_of_the_former_layout_are_superseded(frontend: tupl
     wide = _contents(WIDE, "wide-8-cluster", frontend=frontend)
     assert Superseded(frozenset({COPIES}), frozenset({RANGE})) == _superseded({WEB: before}, {WEB: wide})
     assert Superseded(frozenset({WIDE}), frozenset()) == _superseded({WEB: wide}, {WEB: before})
+
+
+def test_old_index_of_an_endpoint_with_affinity_is_superseded() -> None:
+    """The last one moves to the index of the removed one; without affinity, and at the end, nothing waits."""
+    ids = ArrayName("endpoint-ids-tcp", COPIES.prefix)
+    first, second, third = ((f"10.244.0.{number}", 8080) for number in (1, 2, 3))
+
+    def contents(*endpoints: tuple[Any, EndpointId], has_ids: bool = True) -> Contents:
+        arrays: dict[ArrayName, Array] = {COPIES: tuple(target for target, _ in endpoints)}
+        return Contents({}, arrays | ({ids: tuple(each for _, each in endpoints)} if has_ids else {}), set(), {})
+
+    before = ((first, EndpointId(1)), (second, EndpointId(2)), (third, EndpointId(3)))
+    moved = _superseded({WEB: contents(*before)}, {WEB: contents(before[2], before[1])})
+    assert moved == Superseded(moved=frozenset({(name.container, (*name.prefix, 2)) for name in (COPIES, ids)}))
+    assert _superseded({WEB: contents(*before)}, {WEB: contents(*before[:2])}) == NOTHING
+    assert _superseded({WEB: contents(*before)}, {WEB: contents()}) == NOTHING
+    without = contents(*before, has_ids=False), contents(before[2], before[1], has_ids=False)
+    assert _superseded({WEB: without[0]}, {WEB: without[1]}) == NOTHING
 
 
 def test_same_chains_supersede_nothing() -> None:

@@ -40,6 +40,7 @@ CHANGES = {
     "Service made sticky, with a new timeout": NEW_CHAINS,
     "endpoint of a sticky Service replaced": ONE,
     "sticky Service scaled to a new size": NEW_CHAINS,
+    "endpoint of a sticky Service removed, and another one gets its index": CLEANUP,
     "sticky Service made not sticky": ONE,
     "chains deleted after an hour, for a timeout that no Service has": ONE,
     "first endpoint of a Service with only a cluster IP added": ONE,

@@ -11,7 +11,6 @@ from knft.cli.flags import (
     node_flags,
     reject_flags_of_configuration,
     reject_node_flags,
-    reject_render_flags,
 )
 
 
@@ -97,7 +96,8 @@ def preflight(context: click.Context, /, **options: Any) -> None:  # noqa: ANN40
     if options["config"] is not None:
         reject_flags_of_configuration(context)
     elif not options["paths"] and options["kubeconfig"] is None:
-        reject_render_flags(context, except_for=("masquerade_bit",))
+        reason = "requires -f or --kubeconfig: without objects, no check depends on it"
+        reject_node_flags(context, reason, except_for=("masquerade_bit",))
     from knft.cli.preflight import preflight as preflight_command  # noqa: PLC0415
 
     context.exit(preflight_command(**options))
@@ -126,7 +126,7 @@ def lint(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - c
     What depends on the node is checked for all Nodes of the manifests, or for that of --node.
 
     With --against, knft's rules for both manifests are compared on each of these nodes, and findings are those that are
-    new or gone.
+    new or gone. An example is a list of flags: knft trace -f PATH EXAMPLE shows the outcome with the manifests of PATH.
 
     With --against-daemon, the objects before the change are those of the knft that runs in this network namespace, as
     root. It has no other Nodes, no headless Services, and no fields without effect on rules.

@@ -26,7 +26,9 @@ TRACES = {
     "rejected": (*FLAGS, "--from", "192.0.2.99", "--to", "10.96.0.13:80"),
     "cases": (*FLAGS, *PACKET, *INTERFACES),
     "warning": ("--node", "node-1", *PACKET),
+    "undecided": ("--node", "node-2", *FLAGS[2:], "--from", "198.51.100.7", "--to", "192.0.2.12:30010"),
 }
+"""The flags of each golden file; node-2 has no Node object, so its addresses are unknown."""
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +49,9 @@ def test_text_shows_each_rule_and_its_action(cluster: Path) -> None:
 
 def golden_texts(cluster: Path) -> dict[str, str]:
     """Return the text of each golden file."""
-    traces = {name: trace("-f", str(cluster), *flags) for name, flags in TRACES.items()}
+    traces = {name: invoke_trace("-f", str(cluster), *flags, "-o", "json").stdout for name, flags in TRACES.items()}
     return {
-        f"{name}-{width}": format_trace(msgspec.convert(found, form.Trace), width=limit)
+        f"{name}-{width}": format_trace(msgspec.json.decode(found, type=form.Trace), width=limit)
         for name, found in traces.items()
         for width, limit in WIDTHS.items()
     }
