@@ -36,7 +36,7 @@ GATES: dict[str, Gate] = {
     ),
     "KubeProxyIPVS": Gate("knft does not use IPVS"),
     "KubeProxyNFTablesLocalhostNodePorts": Gate(
-        "knft rejects packets to NodePorts at loopback addresses; it serves TCP there if nodePortAddresses has them",
+        "with true, knft rejects packets to NodePorts at loopback addresses, or serves TCP there (nodePortAddresses)",
         is_supported=True,
     ),
     "LoadBalancerIPMode": Gate("knft always evaluates ipMode of load balancer IPs", fixed_value=True, is_locked=True),

@@ -204,7 +204,7 @@ def _rejected_on_loopback(query: AddressQuery, index: FrontendIndex, probes: Pro
     owner = index.owners.get((None, query.protocol, query.port))
     if owner is None or not is_loopback(query.address):
         return None
-    if any(each.fate != "rejected" for each in probes.outcomes(query.address, query.port, query.protocol)):
+    if {each.fate for each in probes.outcomes(query.address, query.port, query.protocol)} != {"rejected"}:
         return None
     return state(Sentence.NODE_PORT_REJECTED_ON_LOOPBACK, what=query.text, port=owner)
 

@@ -9,12 +9,13 @@ import struct
 import time
 from collections.abc import Callable
 
+from knft.families import family_of
 from knft.forwarder.endpoint_choice import EndpointChoice, Target
 
 DIAL_SECONDS = 5.0
 """How long an endpoint may take to accept a connection, as in kube-proxy."""
 DISCARD_SECONDS = 5.0
-"""How long a client may go on sending after the endpoint has ended the connection, before it is reset."""
+"""How long after the answer a client has to end its direction, if the endpoint reads no more, before it is reset."""
 MAX_CONNECTIONS = 4096
 _RESERVED_FILES = 64
 _BUFFER_BYTES = 1 << 16
@@ -92,7 +93,7 @@ class PortListener:
 
 
 def _listening_socket(address: str, port: int) -> socket.socket:
-    listening = socket.socket(_family(address), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    listening = socket.socket(family_of(address).number, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         # Connections that a former process has left in TIME_WAIT must not block the port.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -104,16 +105,12 @@ def _listening_socket(address: str, port: int) -> socket.socket:
     return listening
 
 
-def _family(address: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in address else socket.AF_INET
-
-
 async def _forward(client: socket.socket, target: Target) -> None:
     """Forward a connection until both sides have ended it; a side that fails resets the other one."""
     with client:
         try:
             _send_at_once(client)
-            endpoint = socket.socket(_family(target[0]), socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            endpoint = socket.socket(family_of(target[0]).number, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             with endpoint:
                 await _dial(endpoint, target)
                 try:
@@ -146,43 +143,44 @@ def _send_at_once(connection: socket.socket) -> None:
 
 async def _exchange(client: socket.socket, endpoint: socket.socket) -> None:
     """Copy both directions until both have ended; raise OSError if a side failed."""
-    failures: dict[socket.socket, OSError] = {}
     async with asyncio.TaskGroup() as directions:
-        directions.create_task(_copy(client, endpoint, failures))
-        directions.create_task(_copy(endpoint, client, failures))
-    for side, error in failures.items():
-        # The kernel reports a broken pipe if the endpoint had ended its direction before: the answer is complete.
-        if side is not endpoint or not isinstance(error, BrokenPipeError):
-            raise error
-    if failures:
-        await _discard(client)
+        answer = directions.create_task(_copy(endpoint, client))
+        directions.create_task(_copy_requests(client, endpoint, answer, directions))
 
 
-async def _copy(source: socket.socket, destination: socket.socket, failures: dict[socket.socket, OSError]) -> None:
-    """Copy one direction until its end, and pass that on: the other direction may continue.
+async def _copy_requests(
+    client: socket.socket, endpoint: socket.socket, answer: "asyncio.Task[None]", directions: asyncio.TaskGroup
+) -> None:
+    """Copy from the client to the endpoint; if that reads no more, let its answer arrive.
 
-    If ``destination`` takes no more data, this direction ends, and the other one continues: its data may have arrived
-    already. The error is added to ``failures``.
+    Then discard what the client still sends: closing with unread data would reset the connection.
     """
+    try:
+        await _copy(client, endpoint)
+    except BrokenPipeError:
+        # Unlike a reset, the kernel reports this if the endpoint had ended its direction: the answer is complete.
+        discarding = directions.create_task(_discard(client))
+        await asyncio.wait([answer])
+        _, unfinished = await asyncio.wait([discarding], timeout=DISCARD_SECONDS)
+        if unfinished:
+            msg = "the client still sends"
+            raise TimeoutError(msg) from None
+
+
+async def _copy(source: socket.socket, destination: socket.socket) -> None:
+    """Copy one direction until its end, and pass that on: the other direction may continue."""
     loop = asyncio.get_running_loop()
     while data := await loop.sock_recv(source, _BUFFER_BYTES):
-        try:
-            await loop.sock_sendall(destination, data)
-        except OSError as error:
-            failures[destination] = error
-            return
+        await loop.sock_sendall(destination, data)
         await _let_others_run()
-    # After a reset, the data of this direction may be incomplete: it must not look complete.
-    if not isinstance(failures.get(source), ConnectionResetError):
-        destination.shutdown(socket.SHUT_WR)
+    destination.shutdown(socket.SHUT_WR)
 
 
 async def _discard(client: socket.socket) -> None:
-    """Read what a client still sends after the answer: closing with unread data would reset the connection."""
+    """Read what a client sends until it ends its direction."""
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(DISCARD_SECONDS):
-        while await loop.sock_recv(client, _BUFFER_BYTES):
-            await _let_others_run()
+    while await loop.sock_recv(client, _BUFFER_BYTES):
+        await _let_others_run()
 
 
 def _reset(connection: socket.socket) -> None:

@@ -25,8 +25,10 @@ log = logging.getLogger("knft")
 
 SEND_SECONDS = 60.0
 """After this time without reading a change, the process is considered hung and replaced."""
+REPORT_SECONDS = 10.0
+"""How often at least the process reports; it also retries ports that it could not open then."""
 CHECK_SECONDS = 10.0
-"""How often it is checked that the process reports, as it does every 10 s."""
+"""How often it is checked that the process reports."""
 MISSED_CHECKS = 6
 """After so many checks in a row without a report, the process is considered hung and replaced. Checks are counted, and
 not seconds, because knft itself may have been stopped meanwhile."""
@@ -53,10 +55,9 @@ class Forwarder:
         self._pending: dict[_Key, ForwardedPort | None] = {}
         self._is_closed = False
         self._process: _Process | None = None
-        self._earlier_failures = dict.fromkeys(Family, 0)
-        """The failures that earlier processes have reported."""
-        self.report = Report()
-        """The last report of the current process."""
+        self._reported = (dict.fromkeys(Family, 0), Report())
+        """The failures that earlier processes have reported, and the last report of the current one. They change
+        together, so that no reader sees the failures of a process twice."""
         self.problem = ""
         """Why no process runs that has reported, "" if one does or none is needed."""
 
@@ -78,13 +79,24 @@ class Forwarder:
         process = self._process
         return process.pid if process is not None else None
 
+    @property
+    def report(self) -> Report:
+        """The last report of the current process."""
+        return self._reported[1]
+
+    def problem_in(self, family: Family) -> str:
+        """Return ``problem`` if a NodePort of the family is to be served, "" otherwise."""
+        with self._changed:
+            return self.problem if any(wanted is family for wanted, _ in self._wanted) else ""
+
     def listener_count(self, family: Family) -> int:
         """Return how many NodePorts of a family are served."""
         return self.report.listeners.get(family.value, 0)
 
     def listen_failures(self, family: Family) -> int:
         """Return how many attempts to open a NodePort have failed since knft's start."""
-        return self._earlier_failures[family] + self.report.listen_failures.get(family.value, 0)
+        earlier, report = self._reported
+        return earlier[family] + report.listen_failures.get(family.value, 0)
 
     def run(self, stop: threading.Event) -> None:
         """Keep the process running until ``stop`` or ``close``. Needs its own thread."""
@@ -144,7 +156,7 @@ class Forwarder:
                     return
                 changes, self._pending = self._pending, {}
             if process.reports > reports:
-                reports, missed = process.reports, 0
+                reports, missed, next_check = process.reports, 0, self._clock() + CHECK_SECONDS
             elif self._clock() >= next_check:
                 missed, next_check = missed + 1, self._clock() + CHECK_SECONDS
             if missed >= MISSED_CHECKS:
@@ -174,12 +186,11 @@ class Forwarder:
                 "refused %d connections to NodePorts on loopback addresses: too many are open (%d)",
                 report.refused - self.report.refused, report.connections,
             )  # fmt: skip
-        self.report = report
         self.problem = ""
+        self._reported = (self._reported[0], report)
 
     def _forget_report(self) -> None:
-        self._earlier_failures = {family: self.listen_failures(family) for family in Family}
-        self.report = Report()
+        self._reported = ({family: self.listen_failures(family) for family in Family}, Report())
 
 
 def _log_failure(failure: ListenFailure) -> None:
@@ -203,7 +214,7 @@ class _Process:
     """One process, used until it ends."""
 
     def __init__(self, receive: Callable[[Report], None], on_end: Callable[[], None]) -> None:
-        command = [sys.executable, "-P", "-m", "knft.forwarder.program", str(os.getpid())]
+        command = [sys.executable, "-P", "-m", "knft.forwarder.program", str(os.getpid()), str(REPORT_SECONDS)]
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         # Not knft's standard error, whose reader could block the process.
         self._process = subprocess.Popen(

@@ -1,4 +1,6 @@
-"""The program of the forwarder's process: ``python -m knft.forwarder.program PARENT``.
+"""The program of the forwarder's process: ``python -m knft.forwarder.program PARENT SECONDS``.
+
+PARENT is the process that ends it, and SECONDS how often at least it reports.
 
 It reads changes from standard input, and writes reports to standard output. It needs no capability and no file, imports
 little, and ends with knft.
@@ -21,9 +23,6 @@ from knft.kernel import pipe_framing
 from knft.kernel.privileges import die_with_parent, drop_all_in_thread
 from knft.kernel.process_names import set_process_name
 from knft.memory_errors import exit_if_out_of_memory
-
-RETRY_SECONDS = 10.0
-"""How often ports that could not be opened are retried, and how often at least the process reports."""
 
 _ADDRESSES = {Family.IPV4.value: "127.0.0.1", Family.IPV6.value: "::1"}
 _LENGTH_BYTES = 8
@@ -93,8 +92,8 @@ class Listeners:
         }
 
 
-async def _serve() -> None:
-    """Apply the changes that arrive, until knft closes the pipe."""
+async def _serve(report_seconds: float) -> None:
+    """Apply the changes that arrive, and retry the ports that could not be opened, until knft closes the pipe."""
     loop, listeners = asyncio.get_running_loop(), Listeners()
     loop.set_exception_handler(lambda _, context: _send({"problem": _problem_text(context)}))
     arrived: asyncio.Queue[list[list[Any]] | None] = asyncio.Queue()
@@ -102,7 +101,7 @@ async def _serve() -> None:
     while True:
         changes: list[list[Any]] | None = []
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(RETRY_SECONDS):
+            async with asyncio.timeout(report_seconds):
                 changes = await arrived.get()
         if changes is None:
             await receiver
@@ -131,7 +130,7 @@ def _problem_text(context: dict[str, Any]) -> str:
     return "".join(traceback.format_exception(error)) if error is not None else str(context.get("message"))
 
 
-def main(parent: int) -> int:
+def main(parent: int, report_seconds: float) -> int:
     """Forward connections until knft ends; return the exit status."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -142,7 +141,7 @@ def main(parent: int) -> int:
     try:
         # Whoever controls an endpoint must gain nothing from this process.
         drop_all_in_thread()
-        asyncio.run(_serve())
+        asyncio.run(_serve(report_seconds))
     except BrokenPipeError:
         return 0
     except Exception as error:  # noqa: BLE001 - knft logs it and starts another process
@@ -154,4 +153,4 @@ def main(parent: int) -> int:
 
 if __name__ == "__main__":
     # Established connections end with knft: nothing could tell which endpoints are still there.
-    os._exit(main(int(sys.argv[1])))
+    os._exit(main(int(sys.argv[1]), float(sys.argv[2])))

@@ -122,7 +122,7 @@ def _loopback_status(forwarder: "Forwarder | None", family: Family) -> LoopbackS
     return LoopbackStatus(
         forwarder.listener_count(family),
         _named((f"{each.port} of {each.service}", each.reason) for each in failed),
-        forwarder.problem,
+        forwarder.problem_in(family),
     )
 
 

@@ -317,7 +317,7 @@ class Daemon:
         """Log what was removed from the table, and that the table is right; both were found by reading it back."""
         if report.repair.removed_unused:
             names = describe(report.repair.removed_unused)
-            log.info("%s: removed the objects of options that are off: %s", report.family.value, names)
+            log.info("%s: removed objects of other options: %s", report.family.value, names)
         removed = f"; it removed {describe(report.repair.removed)}" if report.repair.removed else ""
         if report.repair.repaired:
             log.warning("%s: knft repaired the table and read it back%s", report.family.value, removed)

@@ -14,7 +14,7 @@ from knft.render import names
 from knft.sync.table_snapshot import Owner
 
 _FRONTENDS = {names.SERVICE_IPS, names.NO_ENDPOINT_SERVICES, names.SOURCE_RANGE_CHAINS}
-_NODEPORTS = {names.SERVICE_NODEPORTS, names.NO_ENDPOINT_NODEPORTS}
+_NODEPORTS = {names.SERVICE_NODEPORTS, names.NO_ENDPOINT_NODEPORTS, names.LOCALHOST_REJECTS}
 
 
 class PreviousContents(Struct, frozen=True):

@@ -54,7 +54,7 @@ _SERVING_MAPS = {NO_ENDPOINT_SERVICES: SERVICE_IPS, NO_ENDPOINT_NODEPORTS: SERVI
 class Superseded(Struct, frozen=True):
     """Endpoints and source ranges of Service ports that are served by other chains from now on.
 
-    ``moved`` are the elements at the old indexes of endpoints with session affinity that have others from now on.
+    ``moved`` are the elements at the old indexes of endpoints with session affinity that get another index.
     ``rejections`` are elements that rejected or dropped packets to frontends that have an endpoint from now on.
     """
 
@@ -135,11 +135,14 @@ def find_superseded(programmed: ProgrammedContents[Owner], desired: Mapping[Owne
     source_ranges: set[Key] = set()
     rejections: set[tuple[str, Key]] = set()
     moved: set[tuple[str, Key]] = set()
+    unclaimed = programmed.get(SpecialOwner.UNCLAIMED)
     for owner, new in desired.items():
         old = programmed.get(owner)
-        if old is not None and new is not None and owner is not SpecialOwner.UNCLAIMED:
-            rejections.update(_obsolete_rejections(old, new))
-            moved.update(_old_indexes(old, new))
+        if new is not None and owner is not SpecialOwner.UNCLAIMED:
+            if old is not None:
+                rejections.update(_obsolete_rejections(old, new))
+            before = unclaimed if old is None else old
+            moved.update(_old_indexes(before, new) if before is not None else ())
         if old is None or (owner is not SpecialOwner.UNCLAIMED and not _is_served_otherwise(old, new)):
             continue
         arrays |= old.arrays.keys()
@@ -153,7 +156,7 @@ def find_superseded(programmed: ProgrammedContents[Owner], desired: Mapping[Owne
 
 def _old_indexes(old: Contents, new: Contents) -> Iterator[tuple[str, Key]]:
     """Yield the elements of endpoints with session affinity that move from the end of an array to another index."""
-    for name in old.arrays:
+    for name in new.arrays:
         ids = ArrayName(endpoint_ids_map(name.container), name.prefix)
         before, after = old.arrays.get(ids, ()), new.arrays.get(ids, ())
         if is_ids_map(name.container) or not 0 < len(after) < len(before):

@@ -154,7 +154,7 @@ def test_transfer_without_pauses_lets_others_run(monkeypatch: pytest.MonkeyPatch
 
     async def copy(source: socket.socket, destination: socket.socket) -> None:
         counting = asyncio.create_task(count_turns())
-        await connections._copy(source, destination, {})
+        await connections._copy(source, destination)
         counting.cancel()
 
     sender, source = socket.socketpair()
@@ -289,7 +289,8 @@ def test_process_that_ends_is_replaced(
     endpoint = served.endpoint()
     served.serve(endpoint)
     client, backend = served.connect(), endpoint.accept()
-    os.kill(served.forwarder.pid or 0, signal.SIGKILL)
+    assert served.forwarder.pid is not None
+    os.kill(served.forwarder.pid, signal.SIGKILL)
     assert _received(backend) == b""
     assert _received(client) == b""
     wait_until(lambda: bool(caplog.messages), "the end of the process is not logged")
@@ -318,13 +319,17 @@ def test_process_that_cannot_start_is_reported_with_what_it_printed(
 def test_hung_process_is_replaced(
     served: Served, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It does not report, although nothing is sent to it."""
-    monkeypatch.setattr(forwarder_module, "CHECK_SECONDS", 0.02)
-    monkeypatch.setattr(forwarder_module, "MISSED_CHECKS", 150)
+    """It does not report, although nothing is sent to it. Another one that does report stays for longer."""
+    monkeypatch.setattr(forwarder_module, "REPORT_SECONDS", 0.1)
+    monkeypatch.setattr(forwarder_module, "CHECK_SECONDS", 0.5)
     monkeypatch.setattr(served.forwarder._delay, "_next", 0.01)
     served.serve(served.endpoint())
-    hung = served.forwarder.pid
-    os.kill(hung or 0, signal.SIGSTOP)
+    process, hung = served.forwarder._process, served.forwarder.pid
+    assert process is not None
+    assert hung is not None
+    wait_until(lambda: process.reports >= 40, "the process does not report")
+    assert served.forwarder.pid == hung
+    os.kill(hung, signal.SIGSTOP)
     wait_until(lambda: served.forwarder.pid not in {hung, None}, "the process is not replaced")
     assert any("did not report for 3 s and was killed" in each for each in caplog.messages)
 
@@ -350,6 +355,27 @@ def test_answer_arrives_although_the_endpoint_reads_no_more(served: Served) -> N
         time.sleep(0.01)  # Each piece is one more write to the endpoint.
     client.shutdown(socket.SHUT_WR)
     assert _received(client) == answer
+
+
+def test_connection_ends_if_its_client_fails_while_both_directions_are_full(served: Served) -> None:
+    """An endpoint that sends all back stops reading when the client does: neither direction could go on."""
+    endpoint = served.endpoint()
+    served.serve(endpoint)
+    client, backend = served.connect(), endpoint.accept()
+    for each in (client, backend):
+        each.settimeout(1)
+        with pytest.raises(TimeoutError):
+            _send_without_end(each)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+    client.close()
+    backend.settimeout(TIMEOUT)
+    with backend, pytest.raises(ConnectionResetError):
+        _send_without_end(backend)
+
+
+def _send_without_end(connection: socket.socket) -> None:
+    while True:
+        connection.sendall(bytes(1 << 20))
 
 
 def test_connections_beyond_the_limit_are_reset(served: Served, caplog: pytest.LogCaptureFixture) -> None:

@@ -254,7 +254,10 @@ def test_known_client_keeps_its_endpoint_when_that_moves_to_another_index(
 def test_known_client_gets_another_endpoint_without_the_cleanup_phase(
     holding_node: HoldingNode, version: plan.Version
 ) -> None:
-    """This is why the old index stays until then. It is lost if it is assigned to an endpoint with a lower index."""
+    """This is why the old index stays until the cleanup phase.
+
+    The client is assigned at random, and keeps the new endpoint if that has a lower index.
+    """
     with folded(deferred_removals=True):
         for _ in range(3 * EXTRA_ROUNDS):
             held, expected = _held_while_its_endpoint_moves(holding_node, version)

@@ -146,9 +146,9 @@ def test_packets_rejected_on_loopback_are_a_metric_with_the_gate(namespace: Name
 def test_nodeports_on_loopback_are_metrics_with_the_gate() -> None:
     """The failures of processes that have ended are counted, too."""
     forwarder = Forwarder()
-    forwarder.report = Report({"IPv4": 7}, {"IPv4": 2, "IPv6": 1})
+    forwarder._receive(Report({"IPv4": 7}, {"IPv4": 2, "IPv6": 1}))
     forwarder._forget_report()
-    forwarder.report = Report({"IPv4": 3}, {"IPv4": 1})
+    forwarder._receive(Report({"IPv4": 3}, {"IPv4": 1}))
     metrics = Metrics()
     metrics.register(LocalhostNodePortsCollector(list(Family), forwarder))
     text = metrics.scrape().decode()

@@ -111,7 +111,7 @@ def test_nodeports_on_loopback_are_counted_and_failures_named(node: StatusNode) 
     assert node.family().loopback is None
     failed = ListenFailure("IPv4", 30080, "default/web:http", "Address already in use")
     other = ListenFailure("IPv6", 30080, "default/web:http", "Address already in use")
-    node.forwarder.report = Report({"IPv4": 7, "IPv6": 5}, failed=(failed, other))
+    node.forwarder._receive(Report({"IPv4": 7, "IPv6": 5}, failed=(failed, other)))
     node.sources = replace(node.sources, forwarders={Family.IPV4: node.forwarder})
     reasons = {"30080 of default/web:http": "Address already in use"}
     assert node.family().loopback == LoopbackStatus(7, NamedProblems(1, reasons))

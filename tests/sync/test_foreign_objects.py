@@ -222,7 +222,7 @@ def test_turning_counters_off_is_logged_as_such_and_not_as_a_repair(
     with caplog.at_level(logging.INFO, "knft"):
         assert restarted(counting).daemon.sync()
     named = "chain dropped-nodeports, chain dropped-services, chain rejected-nodeports, chain rejected-services"
-    removed = f"removed the objects of options that are off: {named}, set dropped-nodeport-connections"
+    removed = f"removed objects of other options: {named}, set dropped-nodeport-connections"
     lines = {record.message: record.levelname for record in caplog.records}
     assert [lines.get(f"{family.value}: {removed} and 5 more") for family in Family] == ["INFO", "INFO"]
     assert not [line for line in lines if "repair" in line]
@@ -243,7 +243,7 @@ def test_chains_that_lead_to_counters_are_removed_with_them(
     assert "goto reset-or-reject-chain" in listed
     assert "rejected-services" not in listed
     lines = {record.message: record.levelname for record in caplog.records}
-    assert {level for line, level in lines.items() if "removed the objects" in line} == {"INFO"}
+    assert {level for line, level in lines.items() if "removed objects of other options" in line} == {"INFO"}
     assert not [line for line in lines if "repair" in line]
 
 

@@ -69,6 +69,8 @@ def test_old_index_of_an_endpoint_with_affinity_is_superseded() -> None:
     before = ((first, EndpointId(1)), (second, EndpointId(2)), (third, EndpointId(3)))
     moved = _superseded({WEB: contents(*before)}, {WEB: contents(before[2], before[1])})
     assert moved == Superseded(moved=frozenset({(name.container, (*name.prefix, 2)) for name in (COPIES, ids)}))
+    # After a start or a failure, what was found in the kernel belongs to no Service port yet.
+    assert _superseded({SpecialOwner.UNCLAIMED: contents(*before)}, {WEB: contents(before[2], before[1])}) == moved
     assert _superseded({WEB: contents(*before)}, {WEB: contents(*before[:2])}) == NOTHING
     assert _superseded({WEB: contents(*before)}, {WEB: contents()}) == NOTHING
     without = contents(*before, has_ids=False), contents(before[2], before[1], has_ids=False)

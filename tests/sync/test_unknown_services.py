@@ -11,7 +11,7 @@ from knft.model.unknown import ANYTHING, UnknownObjects
 from knft.nft.objects import Contents
 from knft.render.names import NODEPORT_IPS
 from knft.sync.previous_contents import PreviousContents
-from tests.support.kernel_harness import service, slices
+from tests.support.kernel_harness import CONFIG, service, slices
 from tests.support.kube_objects import port_name
 from tests.support.refused_services import refuse_address
 from tests.sync.memory_harness import MemoryHarness
@@ -32,10 +32,10 @@ SERVICES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture
-def harness() -> MemoryHarness:
+@pytest.fixture(params=[CONFIG, structs.replace(CONFIG, localhost_nodeports=True)], ids=["", "localhost NodePorts"])
+def harness(request: pytest.FixtureRequest) -> MemoryHarness:
     """Return a synced harness with a Service of each layout; each has endpoints on this node."""
-    harness = MemoryHarness()
+    harness = MemoryHarness(config=request.param)
     harness.apply(NODE)
     for number, (name, item) in enumerate(SERVICES.items(), start=1):
         harness.apply(item, *slices(name, range(20 * number, 20 * number + 15), local=[20 * number]))
