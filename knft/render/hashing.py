@@ -6,10 +6,10 @@ keys are the number, the class and the slot; all frontends of the Service port s
 ``hashed-numbers-…`` and ``hashed-nodeport-numbers-…`` have the number of each frontend, as an array of one element.
 
 Rules cannot look up one map with the value of another, except through a field of the packet: they put the number into
-the packet's priority. For the hash of source address and port, and tables of 251 slots:
+the packet's priority. For the hash of source address and port, and tables of 1021 slots:
 
-    maglev-tcp-251  looks up the number of the frontend ─▶ priority; dnat to the endpoint in the client's slot
-                    the same with slot 0, for packets in flight when the table gets smaller
+    maglev-tcp-1021  looks up the number of the frontend ─▶ priority; dnat to the endpoint in the client's slot
+                     the same with slot 0, for packets in flight when the table gets smaller
 
 No chain belongs to a Service port. See docs/design/consistent-hashing.md.
 """

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from knft.nft.objects import Target
 
-TABLE_SIZES = (251, 1021, 16381, 65521)
+TABLE_SIZES = (1021, 16381, 65521)
 """The sizes of tables. They are primes, so that any step through a table visits all of its slots."""
 
 SLOTS_PER_ENDPOINT = 20

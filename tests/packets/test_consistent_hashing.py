@@ -165,7 +165,7 @@ def test_rules_and_maps_exist_only_if_a_service_needs_them(
     assert not list(_hashing_lines(node))
     node.apply([hashed("maglev")])
     assert f"map hashed-endpoints-{protocol} {{" in set(_hashing_lines(node))
-    assert f"chain maglev-{protocol}-251 {{" in set(_hashing_lines(node))
+    assert f"chain maglev-{protocol}-1021 {{" in set(_hashing_lines(node))
     del version
 
 

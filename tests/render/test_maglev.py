@@ -49,7 +49,7 @@ def test_permutation_visits_all_slots(size: int) -> None:
         assert len({(first + turn * step) % size for turn in range(size)}) == size
 
 
-@pytest.mark.parametrize(("count", "most"), [(3, 1.1), (10, 1.8), (100, 4), (600, 7)])
+@pytest.mark.parametrize(("count", "most"), [(3, 1.1), (10, 1.4), (100, 4), (600, 7)])
 def test_few_slots_change_with_one_target(count: int, most: float) -> None:
     """``most`` is a multiple of the least possible share, 1/n (docs/design/consistent-hashing.md#measurement)."""
     targets = _targets(count)
@@ -60,8 +60,8 @@ def test_few_slots_change_with_one_target(count: int, most: float) -> None:
 
 
 def test_sizes_are_steps_by_number_of_endpoints() -> None:
-    counts = (0, 1, 12, 13, 51, 52, 819, 820, 150_000)
-    assert [table_size(count) for count in counts] == [0, 251, 251, 1021, 1021, 16381, 16381, 65521, 65521]
+    counts = (0, 1, 51, 52, 819, 820, 5000, 150_000)
+    assert [table_size(count) for count in counts] == [0, 1021, 1021, 16381, 16381, 65521, 65521, 65521]
     assert all(size >= SLOTS_PER_ENDPOINT * count for count in range(1, 3000) if (size := table_size(count)))
 
 
