@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from knft.render import fragment, maglev
 from tests.packets.many_clients import ADMIN, HTTP, PODS, OutsideClients, add_client_addresses
 from tests.packets.programmed import ProgrammedNode
 from tests.support.lab import plan
@@ -55,6 +56,16 @@ def node(lab_with_clients: Lab) -> Iterator[ProgrammedNode]:
 def outside(node: ProgrammedNode, version: plan.Version, protocol: Protocol) -> OutsideClients:
     """Clients on the outside host, in the test's family and protocol."""
     return OutsideClients(node, version, protocol)
+
+
+@pytest.fixture
+def small_tables() -> Iterator[None]:
+    """Tables of hashes have 61 slots with up to three endpoints, and 509 with more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(maglev, "TABLE_SIZES", (61, 509))
+        fragment._chains_of.cache_clear()
+        yield
+    fragment._chains_of.cache_clear()
 
 
 def _host_routes(addresses: plan.Addresses) -> plan.Addresses:

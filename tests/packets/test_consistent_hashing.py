@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from knft.interpret.jhash import hash_slot
-from knft.render import maglev
 from knft.render.hashing import SEED
 from knft.render.maglev import maglev_table, table_size
 from tests.packets.many_clients import HTTP, PODS, STICKY, BackgroundDials, OutsideClients, clients
@@ -121,13 +120,6 @@ def test_restart_changes_nothing(node: ProgrammedNode, outside: OutsideClients, 
     node.restart([])
     assert before == node.namespace.run(["nft", "list", "ruleset"]).stdout
     assert set(outside.servers_of(*FRONTENDS[0], clients(version, 20)).values()) == set(PODS)
-
-
-@pytest.fixture
-def small_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two endpoints have a smaller table than three."""
-    monkeypatch.setattr(maglev, "TABLE_SIZES", (53, 509))
-    monkeypatch.setattr(maglev, "SLOTS_PER_ENDPOINT", 20)
 
 
 @pytest.mark.usefixtures("small_tables")
