@@ -46,6 +46,7 @@ from knft.render.pools import (
     PoolChain,
     PoolKind,
     SharedChain,
+    hashes_clients,
     match_outside_source,
     shared_chain,
 )
@@ -360,8 +361,12 @@ def declarations(family: Family, config: Config = _WITHOUT_OPTIONS, *, hashing: 
 
 
 def uses_hashing(transaction: Transaction) -> bool:
-    """Tell whether a transaction needs the maps that only consistent hashing needs."""
-    return not HASHED_MAPS.isdisjoint(transaction.added)
+    """Tell whether a transaction needs the maps that only consistent hashing needs.
+
+    Another program may have made a chain with the name of a shared one, whose rules knft then writes.
+    """
+    written = (*transaction.new_chains, *transaction.chains)
+    return not HASHED_MAPS.isdisjoint(transaction.added) or any(hashes_clients(chain.name) for chain in written)
 
 
 def whole_table(

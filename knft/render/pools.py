@@ -335,6 +335,11 @@ def _pool(purpose: str, kind: PoolKind, size: int, timeout: int) -> Pool:
     return pool_chain(kind, size, timeout) if purpose == "pool" else HashPool(kind, size, purpose == "maglev")
 
 
+def hashes_clients(chain: str) -> bool:
+    """Tell whether the name of a shared chain is that of one with consistent hashing."""
+    return "maglev-" in chain or "source-hash-" in chain
+
+
 def configured_shared_chain(name: str, config: Config) -> SharedChain | None:
     """Return the shared chain with that name; None also if it leads to counters, and they are off."""
     if name.removeprefix(RESET_PREFIX) in COUNTING_CHAINS and not config.service_counters:

@@ -14,6 +14,7 @@ from knft.render.pools import (
     PoolChain,
     PoolKind,
     SharedChain,
+    hashes_clients,
     parse_shared_chain,
     pool_chain,
     with_common_sizes,
@@ -43,6 +44,7 @@ def test_names_of_all_shared_chains_are_parsed(size: int) -> None:
     specs = [spec for kind in pool_kinds() for timeout in (0, 1, 86400) for spec in _chains(kind, size, timeout)]
     specs += [spec for kind in pool_kinds() for spec in _hash_chains(kind, size)]
     assert [parse_shared_chain(spec.name) for spec in specs] == specs
+    assert sum(hashes_clients(spec.name) for spec in specs) == 2 * 24
     assert len({spec.name for spec in specs}) == len(specs) == 5 * 24
 
 

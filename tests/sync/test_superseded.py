@@ -29,6 +29,7 @@ FRONTEND: Key = ("10.96.0.1", "tcp", 80)
 RANGE: Key = (*FRONTEND, "192.0.2.0/24")
 COPIES, WIDE = ArrayName("endpoints-tcp", ("10.96.0.1", 80)), ArrayName("wide-endpoints-tcp-0", (8, 0))
 OTHER = ArrayName("endpoints-tcp", ("10.96.0.2", 80))
+NUMBER, NUMBER_TABLE = ArrayName("hashed-numbers-tcp", COPIES.prefix), ArrayName("hashed-endpoints-tcp", (1 << 30, 0))
 TARGETS = (("10.244.0.1", 8080),)
 
 
@@ -62,6 +63,13 @@ def test_endpoints_and_ranges_of_the_former_layout_are_superseded(frontend: tupl
     assert Superseded(frozenset({WIDE}), frozenset()) == _superseded({WEB: wide}, {WEB: before})
 
 
+def test_tables_of_hashes_have_no_old_indexes() -> None:
+    """A table that gets smaller keeps slot 0, to which the second rule of its chain leads."""
+    large = Contents({}, {NUMBER: (1 << 30,), NUMBER_TABLE: TARGETS * 3}, set())
+    small = Contents({}, {NUMBER: (1 << 30,), NUMBER_TABLE: TARGETS}, set())
+    assert _superseded({WEB: large}, {WEB: small}) == NOTHING
+
+
 def test_old_index_of_an_endpoint_with_affinity_is_superseded() -> None:
     """The last one moves to the index of the removed one; without affinity, and at the end, nothing waits."""
     ids = _ids(COPIES)
@@ -89,7 +97,6 @@ def test_other_frontend_supersedes_nothing() -> None:
 
 
 LOCAL = ArrayName("local-endpoints-tcp", COPIES.prefix)
-NUMBER, NUMBER_TABLE = ArrayName("hashed-numbers-tcp", COPIES.prefix), ArrayName("hashed-endpoints-tcp", (1 << 30, 0))
 
 
 @pytest.mark.parametrize(
