@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, settings
 
 # pytest rewrites assertions of these helpers too, so that failures show values.
 pytest.register_assert_rewrite(
-    "tests.explain.used_endpoints",
+    "tests.support.used_endpoints",
     "tests.packets.connected_clients",
-    "tests.packets.scenario_runner",
+    "tests.support.packets.scenario_runner",
     "tests.support.trace_check",
 )
 

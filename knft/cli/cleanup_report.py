@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from knft.cli.error_output import print_error
 from knft.cli.output import Output
+from knft.cli.text_layout import fold
 from knft.counts import format_count
 from knft.errors import KernelError
 
@@ -42,10 +43,13 @@ class CleanupDocument(Struct, frozen=True):
 class CleanupReport:
     """Collects the steps of a cleanup, and prints each at once unless the output is "json"."""
 
-    def __init__(self, output: Output, form: Literal["text", "json"] = "text", *, dry_run: bool = False) -> None:
-        """Report to ``output``; with ``dry_run``, nothing is removed."""
+    def __init__(
+        self, output: Output, form: Literal["text", "json"] = "text", *, dry_run: bool = False, width: int | None = None
+    ) -> None:
+        """Report to ``output``, in lines that are folded at ``width``; with ``dry_run``, nothing is removed."""
         self.dry_run = dry_run
         self._output = output
+        self._width = width
         self._is_json = form == "json"
         self._steps: list[Step] = []
         self._warnings: list[str] = []
@@ -90,7 +94,7 @@ class CleanupReport:
 
     def _print(self, line: str) -> None:
         if not self._is_json:
-            self._output.print(line)
+            self._output.print(fold([line], self._width).rstrip())
 
 
 def format_step(step: Step) -> str:

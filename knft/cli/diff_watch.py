@@ -10,6 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from knft.app.signals import stop_on_signals
+from knft.cli.terminal import terminal_width
+from knft.cli.text_layout import fold
 from knft.comparison.live import LiveSides, ManifestReader
 from knft.comparison.watch import ReportedDifference, WatchResult, watch_results
 from knft.config import Config
@@ -40,8 +42,10 @@ def watch_live(paths: tuple[str, ...], config: Config | None, read_manifests: Ma
 
 
 def _print(now: str, result: WatchResult, previous: WatchResult | None, *, as_json: bool) -> None:
-    text = msgspec.json.encode(_Line(now, result)) if as_json else "\n".join(result_lines(now, result, previous))
-    click.echo(text)
+    if as_json:
+        click.echo(msgspec.json.encode(_Line(now, result)))
+    else:
+        click.echo(fold(result_lines(now, result, previous), terminal_width()), nl=False)
 
 
 def result_lines(now: str, result: WatchResult, previous: WatchResult | None) -> Iterator[str]:

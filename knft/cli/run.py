@@ -90,13 +90,14 @@ def _remove_all(*, wait_for_lock: bool) -> None:
     from knft.cli.cleanup_report import CleanupReport  # noqa: PLC0415
     from knft.cli.kube_proxy_cleanup import remove_leftovers  # noqa: PLC0415
     from knft.cli.output import unfailing_output  # noqa: PLC0415
+    from knft.cli.terminal import terminal_width  # noqa: PLC0415
 
     failure: KernelError | None = None
     with unfailing_output() as output:
         try:
-            cleanup(CleanupReport(output), wait_for_lock=wait_for_lock)
+            cleanup(CleanupReport(output, width=terminal_width()), wait_for_lock=wait_for_lock)
         except KernelError as error:
             failure = error
-        remove_leftovers("all", CleanupReport(output))
+        remove_leftovers("all", CleanupReport(output, width=terminal_width()))
     if failure is not None:
         raise failure

@@ -30,6 +30,12 @@ def wrapped(first: str, text: str, width: int | None, indent: str) -> Iterator[s
     )
 
 
+def fold(lines: Iterable[str], width: int | None) -> str:
+    """Return lines as text; those that follow the first one of a folded line are indented further."""
+    folded = (wrapped("", line, width, " " * (len(line) - len(line.lstrip()) + 2 * _GAP)) for line in lines)
+    return "".join(f"{line}\n" for parts in folded for line in parts)
+
+
 def format_seconds(seconds: float) -> str:
     """Return a duration such as 18.2 ms, 3.2 s or 2h3m4s."""
     if seconds < 1:

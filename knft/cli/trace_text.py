@@ -6,12 +6,8 @@ from knft.interpret.trace import Trace, TracedCase, TracedOutcome, TracedRule
 from knft.present.formatting import escape_invisible
 from knft.present.layout import Layout
 
-_DISPOSITION_TEXTS = {
-    "delivered": "is delivered",
-    "rejected": "is rejected",
-    "dropped": "is dropped",
-    "undecided": "is undecided",
-}
+_UNDECIDED = "the outcome is undecided"
+_DISPOSITION_TEXTS = {"rejected": "is rejected", "dropped": "is dropped", "undecided": _UNDECIDED}
 _COLOURS = {"delivered": "green", "rejected": "red", "dropped": "red", "undecided": "yellow"}
 _STATE_TEXTS = {
     "new": "opens a connection",
@@ -40,7 +36,8 @@ def _conclusion(trace: Trace) -> str:
     """Return what becomes of the packet, in one line."""
     conclusions = {_conclusion_of_case(case.ends) for case in trace.ways}
     if len(conclusions) == 1:
-        return f"the packet {conclusions.pop()}"
+        conclusion = conclusions.pop()
+        return conclusion if conclusion.startswith(_UNDECIDED) else f"the packet {conclusion}"
     return f"the outcome depends on properties of the packet that no flag gives: {len(trace.ways)} cases"
 
 
@@ -50,7 +47,8 @@ def _conclusion_of_case(ends: Sequence[TracedOutcome]) -> str:
     endpoints = {end.endpoint for end in ends if end.endpoint}
     reached = f"reaches one of {len(endpoints)} endpoints" if len(endpoints) > 1 else f"reaches {''.join(endpoints)}"
     others = dict.fromkeys(_outcome_text(end) for end in ends if not end.endpoint)
-    return " or ".join([*([reached] if endpoints else []), *others])
+    decided_first = sorted(others, key=lambda text: text.startswith(_UNDECIDED))
+    return " or ".join([*([reached] if endpoints else []), *decided_first])
 
 
 def _worst_colour(trace: Trace) -> str:
@@ -96,7 +94,8 @@ def _print_case(out: Layout, alternative: TracedCase) -> None:
 
 
 def _outcome(outcome: TracedOutcome) -> str:
-    share = "" if outcome.share == "1" else f"{outcome.share} ({outcome.percent:g} %) "
+    colon = ":" if outcome.fate == "undecided" else ""
+    share = "" if outcome.share == "1" else f"{outcome.share} ({outcome.percent:g} %){colon} "
     return f"{share}{_outcome_text(outcome)}"
 
 

@@ -8,6 +8,8 @@ import msgspec
 
 from knft import __version__
 from knft.cli.installation import Installation, Method, find_installation
+from knft.cli.terminal import terminal_width
+from knft.cli.text_layout import fold
 from knft.errors import KnftError
 from knft.kernel.libnftables_version import libnftables_version
 
@@ -26,7 +28,9 @@ class Versions(msgspec.Struct, frozen=True):
 def version(output: str) -> None:
     """Print the versions as "text" or "json". A missing library or privilege is part of the output, not an error."""
     found = _find_versions()
-    click.echo(msgspec.json.encode(found).decode() if output == "json" else _text(found))
+    as_json = output == "json"
+    text = f"{msgspec.json.encode(found).decode()}\n" if as_json else format_versions(found, terminal_width())
+    click.echo(text, nl=False)
 
 
 def _find_versions() -> Versions:
@@ -45,17 +49,17 @@ def _find_versions() -> Versions:
     )
 
 
-def _text(found: Versions) -> str:
+def format_versions(found: Versions, width: int | None) -> str:
+    """Return the text, folded at a width; None never folds."""
     library = found.libnftables or f"unknown: {found.libnftables_error}"
-    return "\n".join(
-        (
-            f"knft {found.knft}",
-            f"installed: {_installation_text(found.installation)}",
-            f"Python {found.python}",
-            f"libnftables {library}",
-            f"Linux {found.kernel}",
-        )
+    lines = (
+        f"knft {found.knft}",
+        f"installed: {_installation_text(found.installation)}",
+        f"Python {found.python}",
+        f"libnftables {library}",
+        f"Linux {found.kernel}",
     )
+    return fold(lines, width)
 
 
 def _installation_text(found: Installation) -> str:

@@ -14,6 +14,11 @@ def node_names(changes: Iterable[ObjectChange]) -> list[str]:
     return [*sorted(nodes), *sorted(_nodes_of_endpoints(objects) - nodes)]
 
 
+def has_node(config: Config, changes: Iterable[ObjectChange]) -> bool:
+    """Return whether there is a Node object of the node."""
+    return config.node_name in _node_objects(change.current for change in changes)
+
+
 def node_warnings(config: Config, changes: Iterable[ObjectChange]) -> Iterator[str]:
     """Yield whether the node's name is probably wrong: its endpoints then count as endpoints of other nodes."""
     objects = [change.current for change in changes]

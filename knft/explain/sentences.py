@@ -1,6 +1,6 @@
 """All sentences of an explanation, except the outcomes and reasons that ``knft.interpret`` writes.
 
-``tests/packets/test_explanations.py`` sends packets for each of them.
+``tests/packets/test_explanations.py`` sends packets for each of them, or names the test that does.
 """
 
 import enum

@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -20,6 +19,7 @@ from knft.forwarder.ports import ForwardedPort
 from knft.forwarder.restart_delay import RestartDelay
 from knft.kernel import pipe_framing
 from knft.kernel.oom import unprotect_from_oom
+from knft.module_command import module_command
 
 log = logging.getLogger("knft")
 
@@ -102,29 +102,32 @@ class Forwarder:
         """Keep the process running until ``stop`` or ``close``. Needs its own thread."""
         while self._wait_for_port():
             started = self._clock()
-            problem = self._run_process()
+            problem, consequence = self._run_process()
             if self._is_closed or stop.is_set():
                 return
             self.problem = f"the process that serves NodePorts on loopback addresses {problem}"
             delay = self._delay.after(self._clock() - started)
-            log.error("%s; its connections have ended, and another is started in %g s", self.problem, delay)
+            log.error("%s; %sanother is started in %g s", self.problem, consequence, delay)
             self._forget_report()
             if stop.wait(delay):
                 return
 
-    def _run_process(self) -> str:
-        """Start a process and serve with it until it ends or the forwarder is closed; return why it has ended."""
+    def _run_process(self) -> tuple[str, str]:
+        """Start a process and serve with it until it ends or the forwarder is closed.
+
+        Return why it has ended, and what became of its connections.
+        """
         try:
             process = _Process(self._receive, self._wake)
         except OSError as error:
-            return f"cannot be started: {error}"
+            return f"cannot be started: {error}", ""
         self._process = process
         try:
             self._serve(process)
         finally:
             self._process = None
             process.close()
-        return process.ending
+        return process.ending, "its connections have ended, and " if process.reports else ""
 
     def close(self) -> None:
         """End the process, and ``run``."""
@@ -214,7 +217,7 @@ class _Process:
     """One process, used until it ends."""
 
     def __init__(self, receive: Callable[[Report], None], on_end: Callable[[], None]) -> None:
-        command = [sys.executable, "-P", "-m", "knft.forwarder.program", str(os.getpid()), str(REPORT_SECONDS)]
+        command = module_command("knft.forwarder.program", str(os.getpid()), str(REPORT_SECONDS))
         environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         # Not knft's standard error, whose reader could block the process.
         self._process = subprocess.Popen(

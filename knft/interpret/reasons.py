@@ -107,7 +107,7 @@ def blocking_reason(trail: Sequence[RuleHit], policy: str) -> str:
 
 
 def uninterpreted_rule(trail: Sequence[RuleHit]) -> str:
-    """Return why a packet is undecided: the uninterpreted rule that it hits last."""
+    """Return why the outcome of a packet is undecided: the uninterpreted rule that it hits last."""
     if not trail:
         return "a rule is not interpreted"
     last = trail[-1]

@@ -9,7 +9,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ import msgspec
 from knft.errors import KernelError, LibraryDiedError, UnavailableError, UnsupportedError
 from knft.kernel import pipe_framing
 from knft.kernel.worker_messages import Answer, Commands, ElementDump, Elements, Hello, SetPart
+from knft.module_command import module_command
 
 log = logging.getLogger("knft")
 
@@ -180,7 +180,7 @@ class _Worker:
                 os.set_blocking(self._output, False)
                 os.set_blocking(output, False)
                 arguments = [str(number) for number in (requests, answers, os.getpid())]
-                command = [sys.executable, "-P", "-m", "knft.kernel.worker", *arguments]
+                command = module_command("knft.kernel.worker", *arguments)
                 self._process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=(requests, answers)
                 )

@@ -28,7 +28,7 @@ def check(facts: Facts) -> Preflight:
         make_point("configuration", check_configuration(facts.configuration)),
         make_point("conntrack", check_conntrack(facts.conntrack)),
         make_point("packet mark", check_mark(rules, config.masquerade_bit)),
-        make_point("node", check_node(facts.cluster)),
+        make_point("node", check_node(facts.cluster, config.node_name)),
         make_point("comparison", _check_rules(facts)),
         make_point("connections", check_connections(facts.cluster)),
     )

@@ -78,13 +78,15 @@ class ConntrackFacts(Struct, frozen=True):
 class ObjectFacts(Struct, frozen=True):
     """Services and endpoints, the addresses that accept NodePorts, and the open connections, by family.
 
-    ``node_problems`` tell that the node's name or addresses are probably mistaken.
+    ``node_problems`` tell that the node's name or addresses are probably mistaken. ``has_node`` tells whether its Node
+    is one of the objects.
     """
 
     objects: Mapping[Family, FamilyObjects]
     accepting: Mapping[Family, tuple[str, ...]]
     connections: Mapping[Family, tuple[Connection, ...]] | Unread
     node_problems: tuple[str, ...] = ()
+    has_node: bool = True
 
 
 class Facts(Struct, frozen=True):

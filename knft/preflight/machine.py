@@ -17,7 +17,7 @@ from knft.comparison.explained import accepting_addresses, cluster_of
 from knft.comparison.kube_proxy_inputs import interface_addresses
 from knft.comparison.live import LiveSides
 from knft.comparison.machine import READ_TIMEOUT_SECONDS, unread_tables
-from knft.comparison.node_name import node_warnings
+from knft.comparison.node_name import has_node, node_warnings
 from knft.config import Config
 from knft.configuration.settings import ConntrackSettings
 from knft.decide.node_problems import address_problem, nodeport_problem
@@ -172,6 +172,7 @@ def _read_objects(inputs: Inputs) -> ObjectFacts | Unread:
         {family: tuple(accepting_addresses(config, state, addresses)) for family, state in states.items()},
         attempt(lambda: {family: open_connections(family) for family in Family}),
         tuple(_node_problems(config, changes, states, own)),
+        has_node(config, changes),
     )
 
 

@@ -91,7 +91,7 @@ def conclude(node: str, points: tuple[Point, ...]) -> Preflight:
         names = _names(points, lambda finding: finding.failed)
         summary = f"undecided: {_count(failures, 'check')} failed{_where(names)}"
     else:
-        summary = _ready(warnings, [point.name for point in points if point.state == "not checked"])
+        summary = _ready(warnings, _names(points, lambda finding: finding.state == "not checked"))
     return Preflight(verdict, summary, node, warnings, problems, points)
 
 
@@ -105,7 +105,7 @@ def _where(names: Sequence[PointName]) -> str:
 
 
 def _ready(warnings: int, unchecked: Sequence[PointName]) -> str:
-    """Return the summary without problems; ``unchecked`` are the points for which there was no input."""
+    """Return the summary without problems; ``unchecked`` are the points for which input was missing."""
     with_warnings = f", with {_count(warnings, 'warning')}" if warnings else ""
     if unchecked:
         are_named = len(unchecked) <= _MAX_NAMED

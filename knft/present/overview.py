@@ -146,7 +146,7 @@ def _summary(report: Report, affected: tuple[str, ...], unreached: tuple[str, ..
         equal = f"No unexpected differences, but some clients would no longer reach {services}"
     headlines: dict[Result, str] = {
         "different": _difference_headline(affected, unreached),
-        "undecided": "No difference was found, but some packets are undecided",
+        "undecided": "No difference was found, but the outcomes of some packets are undecided",
         "equal": equal,
         "nothing": f"Nothing was compared: {report.nothing_compared_reason}",
     }

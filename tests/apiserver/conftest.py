@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver.api_server_knft import NODE, ApiServerKnft
-from tests.apiserver.certificates import CertificateAuthority
+from tests.support.api_server_knft import NODE, ApiServerKnft
+from tests.support.certificates import CertificateAuthority
 from tests.support.fake_api.cluster import endpoint_slice, node, service
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.lab.links import netlink

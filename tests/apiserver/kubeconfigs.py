@@ -7,7 +7,7 @@ import yaml
 
 from knft.apiserver.in_cluster import PodEnvironment
 from knft.configuration.settings import ClientSettings
-from tests.apiserver.certificates import CertificateAuthority
+from tests.support.certificates import CertificateAuthority
 from tests.support.fake_api.cluster import FakeCluster, service
 from tests.support.fake_api.server import FakeApiServer
 

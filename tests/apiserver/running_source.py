@@ -1,7 +1,6 @@
 """An ApiServerSource that watches a test's server, with shortened delays."""
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +13,7 @@ from knft.apiserver.source import ApiServerSource
 from knft.configuration.settings import ClientSettings
 from knft.model.names import NamespacedName
 from knft.model.objects import KubeObject, ObjectChange
+from tests.support import waiting
 from tests.support.fake_api.cluster import FakeCluster, endpoint_slice, node, service, service_cidr
 from tests.support.fake_api.responses import TEST_TIMEOUT
 from tests.support.fake_api.server import FakeApiServer
@@ -110,10 +110,7 @@ class RunningSource:
 
 def wait_until(condition: Callable[[], Any], description: str) -> None:
     """Wait until a condition holds; fail if it never does."""
-    deadline = time.monotonic() + TEST_TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline, f"timeout: {description}"
-        time.sleep(0.005)
+    waiting.wait_until(condition, f"timeout: {description}")
 
 
 SHORT_TIMEOUTS = Timeouts(connect=2.0, response=1.0, keepalive_idle=1, keepalive_interval=1, unacknowledged=3.0)

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.api_server_knft import KEEP_HOST_SYSCTLS, NODE, kubeconfig_for
-from tests.serve.http_client import http_request
+from tests.support.api_server_knft import KEEP_HOST_SYSCTLS, NODE, kubeconfig_for
 from tests.support.blocked_pipe import BlockedPipe
 from tests.support.fake_api.cluster import endpoint_slice, service
 from tests.support.fake_api.responses import ReceivedRequest
 from tests.support.fake_api.server import FakeApiServer, Handler
+from tests.support.http_client import http_request
 from tests.support.lab.namespace import Namespace
 from tests.support.waiting import TIMEOUT, wait_until
 

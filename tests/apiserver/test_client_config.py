@@ -11,7 +11,6 @@ from knft.apiserver.api_client import ApiClient
 from knft.apiserver.proxy import proxy_for
 from knft.configuration.settings import ClientSettings
 from knft.errors import UsageError
-from tests.apiserver.certificates import CertificateAuthority
 from tests.apiserver.kubeconfigs import (
     PLUGIN_VERSION,
     insecure_settings,
@@ -19,6 +18,7 @@ from tests.apiserver.kubeconfigs import (
     write_in_cluster_files,
     write_kubeconfig,
 )
+from tests.support.certificates import CertificateAuthority
 from tests.support.fake_api.server import FakeApiServer
 
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.api_server_knft import NODE, ApiServerKnft
+from tests.support.api_server_knft import NODE, ApiServerKnft
 from tests.support.fake_api.cluster import endpoint_slice, service
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.knft_command import KNFT

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver.api_server_knft import ApiServerKnft
+from tests.support.api_server_knft import ApiServerKnft
 from tests.support.fake_api.cluster import endpoint_slice
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.import_log import ImportLog

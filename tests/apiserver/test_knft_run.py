@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.apiserver.api_server_knft import KEEP_HOST_SYSCTLS, NODE, ApiServerKnft
+from tests.support.api_server_knft import KEEP_HOST_SYSCTLS, NODE, ApiServerKnft
 from tests.support.fake_api.cluster import endpoint_slice, node, service
 from tests.support.fake_api.responses import ReceivedRequest, never_respond, respond_status
 from tests.support.fake_api.server import FakeApiServer

@@ -14,14 +14,15 @@ from knft.apiserver.source import ApiServerSource
 from knft.app.run import SHUTDOWN_GRACE_SECONDS
 from knft.app.shutdown import Shutdown
 from knft.configuration.settings import ClientSettings
-from tests.apiserver.api_server_knft import NODE, ApiServerKnft, kubeconfig_for
 from tests.apiserver.kubeconfigs import PLUGIN_VERSION
+from tests.support.api_server_knft import NODE, ApiServerKnft, kubeconfig_for
 from tests.support.fake_api.cluster import service
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
 from tests.support.logged_process import TIMEOUT
 from tests.support.processes import worker_processes
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 
@@ -133,10 +134,7 @@ def test_signal_during_the_start(namespace: Namespace, tmp_path: Path) -> None:
     ]
     process = namespace.popen(command)
     namespace.call_at_close(process.kill)
-    deadline = time.monotonic() + TIMEOUT
-    while not (tmp_path / "plugin.started").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until((tmp_path / "plugin.started").exists, "the plugin does not start")
     (first,) = _children(process.pid)
     os.kill(first, signal.SIGTERM)
     assert process.wait(TIMEOUT) == 128 + signal.SIGTERM
@@ -156,10 +154,7 @@ def test_signal_during_the_start_ends_the_plugin_and_leaves_no_files(namespace: 
     command = [*KNFT, "run", f"--kubeconfig={tmp_path / 'kubeconfig'}", "--node=node-1"]
     process = namespace.popen(["env", f"TMPDIR={temporary}", *command])
     namespace.call_at_close(process.kill)
-    deadline = time.monotonic() + TIMEOUT
-    while not started.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(started.exists, "the plugin does not start")
     process.terminate()
     assert process.wait(TIMEOUT) == 128 + signal.SIGTERM
     assert not list(temporary.iterdir())

@@ -10,7 +10,6 @@ from knft.apiserver.api_client import ApiClient
 from knft.apiserver.in_cluster import PodEnvironment
 from knft.configuration.settings import ClientSettings
 from knft.errors import ApiServerError, UsageError
-from tests.apiserver.certificates import CertificateAuthority
 from tests.apiserver.kubeconfigs import (
     PLUGIN_VERSION,
     insecure_settings,
@@ -18,6 +17,7 @@ from tests.apiserver.kubeconfigs import (
     write_in_cluster_files,
     write_kubeconfig,
 )
+from tests.support.certificates import CertificateAuthority
 from tests.support.fake_api.responses import unused_address
 from tests.support.fake_api.server import FakeApiServer
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.apiserver.api_server_knft import NODE, ApiServerKnft
+from tests.support.api_server_knft import NODE, ApiServerKnft
 from tests.support.fake_api.cluster import endpoint_slice, node
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.knft_command import knft as run_knft

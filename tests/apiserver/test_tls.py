@@ -11,7 +11,6 @@ import pytest
 from knft.apiserver.api_client import ApiClient
 from knft.configuration.settings import ClientSettings
 from knft.errors import ApiServerError
-from tests.apiserver.certificates import CertificateAuthority
 from tests.apiserver.kubeconfigs import (
     PLUGIN_VERSION,
     one_service_cluster,
@@ -21,6 +20,7 @@ from tests.apiserver.kubeconfigs import (
 )
 from tests.apiserver.log_records import warnings
 from tests.apiserver.running_source import running_source
+from tests.support.certificates import CertificateAuthority
 from tests.support.fake_api.responses import respond_status
 from tests.support.fake_api.server import FakeApiServer
 

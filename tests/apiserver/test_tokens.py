@@ -14,7 +14,6 @@ from knft.apiserver.api_client import ApiClient
 from knft.apiserver.kubeconfig import read_kubeconfig
 from knft.configuration.settings import ClientSettings
 from knft.errors import ApiServerError, UsageError
-from tests.apiserver.certificates import CertificateAuthority
 from tests.apiserver.kubeconfigs import (
     MULTI_LINE_ERROR,
     PLUGIN_VERSION,
@@ -27,6 +26,7 @@ from tests.apiserver.kubeconfigs import (
 )
 from tests.apiserver.log_records import warnings
 from tests.apiserver.running_source import running_source
+from tests.support.certificates import CertificateAuthority
 from tests.support.fake_api.cluster import service
 from tests.support.fake_api.server import FakeApiServer
 

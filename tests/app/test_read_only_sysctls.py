@@ -6,7 +6,7 @@ import pytest
 
 from knft.app import run
 from knft.errors import ReadOnlySysctlError, UnsupportedError
-from tests.configuration.loading import load
+from tests.support.loaded_settings import load
 
 
 @pytest.mark.parametrize("error", [ReadOnlySysctlError("the text"), UnsupportedError("the text")])

@@ -13,7 +13,7 @@ from knft.app.shutdown import Shutdown
 from knft.families import Family
 from knft.serve.proxy_health import ProxyHealth
 from tests.app.notify_receiver import NotifyReceiver
-from tests.serve.fake_timestamps import FakeTimestamps
+from tests.support.fake_timestamps import FakeTimestamps
 from tests.support.knft_run import KnftRun
 from tests.support.lab.namespace import Namespace
 from tests.support.waiting import wait_until

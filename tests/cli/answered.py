@@ -10,9 +10,9 @@ import msgspec
 
 from knft.cli.commands import cli
 from knft.control.messages import COUNTERS_PATH, HISTORY_PATH, STATUS_PATH, Counters, History, Status
-from tests.cli.test_status_text import AWAY, HISTORY, LEFTOVERS
+from tests.cli.example_status import AWAY, HISTORY, LEFTOVERS
 from tests.cli.test_top import BEFORE, LONG_NAMES
-from tests.preflight.facts import with_findings
+from tests.support.node_facts import with_findings
 
 _ANSWERS: dict[str, list[Status | History | Counters]] = {
     STATUS_PATH: [AWAY],

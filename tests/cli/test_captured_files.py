@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from knft.cli.commands import cli
 from knft.errors import CaptureError, SourceError, UsageError
-from tests.cli.trace.cluster import FLAGS, write_manifests
+from tests.support.traced_cluster import FLAGS, write_manifests
 
 SAVED = "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n"
 NFT = '{"nftables": [{"metainfo": {"json_schema_version": 1}}]}'

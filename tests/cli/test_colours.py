@@ -13,11 +13,10 @@ from knft.cli.preflight_text import format_preflight
 from knft.cli.status_text import AuditConclusion, format_status
 from knft.preflight.checks import check
 from knft.preflight.facts import Facts
-from tests.cli.test_status_text import READY, STATES
-from tests.explain.shop import explain_in, source, write_manifests
-from tests.lint.test_broken_clusters import FOLDER as BROKEN
-from tests.lint.test_command import report_of
-from tests.preflight.facts import ready, with_findings
+from tests.cli.example_status import READY, STATES
+from tests.support.lint_reports import BROKEN_CLUSTERS, report_of
+from tests.support.node_facts import ready, with_findings
+from tests.support.shop import explain_in, source, write_manifests
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 RED, YELLOW, GREEN, BOLD = (f"\x1b[{codes}m" for codes in ("1;31", "1;33", "1;32", "1"))
@@ -53,7 +52,7 @@ def test_conclusion_of_an_audit(colour: str, *, is_equal: bool) -> None:
     [("refused-after-the-restore", RED), ("logs-of-node-3-are-missing", YELLOW)],
 )
 def test_findings_of_lint(name: str, colour: str) -> None:
-    report = report_of("-f", str(BROKEN / f"{name}.yaml"))
+    report = report_of("-f", str(BROKEN_CLUSTERS / f"{name}.yaml"))
     text = format_report(report, 80, colours=True)
 
     assert text.startswith(colour)
@@ -63,7 +62,7 @@ def test_findings_of_lint(name: str, colour: str) -> None:
 
 
 def test_lint_without_findings_is_green() -> None:
-    found = report_of("-f", str(BROKEN / "refused-after-the-restore.yaml"))
+    found = report_of("-f", str(BROKEN_CLUSTERS / "refused-after-the-restore.yaml"))
     report = structs.replace(found, problems=0, warnings=0, findings=())
     assert format_report(report, None, colours=True).startswith(GREEN)
 

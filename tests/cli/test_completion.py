@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from knft.cli.commands import SHELLS, cli
-from tests.cli.json_schemas import validated
+from tests.support.command_schemas import validated
 from tests.support.interactive_shell import PROMPT, InteractiveShell
 
 KILL_LINE = "\x15"

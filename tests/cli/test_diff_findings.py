@@ -17,8 +17,8 @@ from knft.proxy_mode import Mode
 from knft.source.paths import read_paths
 from knft_compat import iptables, ipvs, nftables
 from knft_compat.captures import SimulatedOutput, captures_after_first_sync
-from tests.cli.trace.cluster import FLAGS, write_manifests
 from tests.support.schema_validator import schema_validator
+from tests.support.traced_cluster import FLAGS, write_manifests
 
 SCHEMA = json.loads((Path(knft.present.__file__).parent / "report.schema.json").read_text())
 _MARK = "-A KUBE-MARK-MASQ -j MARK --or-mark 0x00004000"
@@ -27,7 +27,7 @@ _OTHER_DROP = "-A PREROUTING -d 198.18.0.1/32 -j DROP"
 
 
 class CapturedNode:
-    """The cluster of ``tests.cli.trace.cluster``, and the captures of a node with kube-proxy."""
+    """The cluster of ``tests.support.traced_cluster``, and the captures of a node with kube-proxy."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from knft.cli.commands import cli
-from tests.cli.trace.cluster import write_manifests
 from tests.support.knft_command import NODE_FLAG
+from tests.support.traced_cluster import write_manifests
 
 EMPTY = "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n"
 UNINTERPRETED = """*raw

@@ -16,7 +16,7 @@ from knft.model.names import ServicePortName
 from knft.model.plan import Frontend, FrontendKind
 from knft.proxy_mode import Mode
 from tests.cli.test_diff_findings import CapturedNode
-from tests.cli.trace.cluster import FLAGS, OBJECTS
+from tests.support.traced_cluster import FLAGS, OBJECTS
 
 NO_CLUSTER_CIDR = "no --cluster-cidr: packets from pods count as packets from outside; give the value of the cluster, "
 WITHOUT_CIDR = ("--node", "node-1", "--service-cidr", "10.96.0.0/16")

@@ -1,9 +1,12 @@
 """The text of ``knft diff --watch``: the first result is complete, each later one names what has changed."""
 
+import pytest
 from msgspec.structs import replace
 
 from knft.cli.diff_watch import result_lines
+from knft.cli.text_layout import fold
 from knft.comparison.watch import ReportedDifference, WatchResult
+from tests.cli.example_status import WIDTHS, golden
 
 WEB = ReportedDifference("IPv4", "endpoints", "shop/web:http", "10.244.0.1 gets nothing")
 DNS = ReportedDifference("IPv4", "verdict", "kube-system/dns:dns", "rejected, or delivered")
@@ -52,3 +55,30 @@ def test_equal_result_names_what_is_gone() -> None:
         "  - IPv4 shop/web:http, endpoints: 10.244.0.1 gets nothing",
         "  - IPv4 kube-system/dns:dns, verdict: rejected, or delivered",
     ]
+
+
+def watched_change(width: int | None) -> str:
+    """Return the first result, and the next one, in which a pod has been replaced."""
+    former = "reaches 10.244.1.11:8080, 10.244.2.11:8080, 10.244.2.12:8080 (1/3 each)"
+    found = [
+        ReportedDifference("IPv4", "endpoints", "shop/frontend:http", f"{former} → {former.replace('12:', f'{pod}:')}")
+        for pod in (13, 14)
+    ]
+    first = WatchResult(
+        "different",
+        "kube-proxy on this machine (iptables-nft, ip6tables-nft)",
+        "knft on this machine",
+        (found[0],),
+        warnings=("no --cluster-cidr: packets from pods count as packets from outside",),
+    )
+    second = replace(first, differences=(found[1],))
+    lines = [
+        *result_lines("2026-11-24T12:00:00+00:00", first, None),
+        *result_lines("2026-11-24T12:03:20+00:00", second, first),
+    ]
+    return fold(lines, width)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_text_of_a_change(width: str) -> None:
+    assert watched_change(WIDTHS[width]) == golden(f"diff-watch-{width}")

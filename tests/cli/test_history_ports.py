@@ -6,7 +6,7 @@ from knft.cli.history import resolve
 from knft.cli.history_text import Selection, format_history
 from knft.control.messages import History
 from knft.model.objects import ObjectMeta, Service, ServicePortSpec, ServiceSpec
-from tests.cli.test_status_text import HISTORY
+from tests.cli.example_status import HISTORY
 
 PORTS = (ServicePortSpec(80, "http"), ServicePortSpec(80, "quic", "UDP"), ServicePortSpec(443, "https"))
 WEB = Service(ObjectMeta(name="web", namespace="shop"), ServiceSpec(ports=PORTS))

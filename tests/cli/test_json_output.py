@@ -9,9 +9,9 @@ from msgspec import structs
 from knft.cli.status import StatusDocument
 from knft.cli.status_text import Leftovers
 from knft.control.messages import History
-from tests.cli.json_schemas import FORMS, schema_file, validated
-from tests.cli.test_status_text import FOUND, HISTORY, LEFTOVERS, STATES
+from tests.cli.example_status import FOUND, HISTORY, LEFTOVERS, STATES
 from tests.cli.test_top import TOP
+from tests.support.command_schemas import FORMS, schema_file, validated
 from tests.support.json_schema import schema_of
 
 STATUSES = [

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from knft.cli.commands import cli
-from tests.cli.trace.cluster import FLAGS, write_manifests
+from tests.support.traced_cluster import FLAGS, write_manifests
 
 WARNING = "--node: there is no Node 'nod-1'; the Nodes are node-1"
 PACKET = ("--from", "192.0.2.99", "--to", "10.96.0.10:80")

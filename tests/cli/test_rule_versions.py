@@ -7,7 +7,7 @@ from click.testing import CliRunner, Result
 
 from knft.cli.commands import cli
 from knft_compat.ipvs import RuleVersion
-from tests.cli.trace.cluster import FLAGS, write_manifests
+from tests.support.traced_cluster import FLAGS, write_manifests
 
 MODES = [("iptables", ()), *(("ipvs", ("--vintage", version.value)) for version in RuleVersion)]
 each_rule_version = pytest.mark.parametrize(

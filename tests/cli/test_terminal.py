@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.trace.cluster import FLAGS, write_manifests
 from tests.support.knft_command import KNFT
 from tests.support.terminal import on_terminal, without_colours
+from tests.support.traced_cluster import FLAGS, write_manifests
 
 COMMANDS = {
     "trace": ("trace", "--from", "192.0.2.99", "--to", "10.96.0.10:80/tcp", "--backend", "iptables"),
@@ -48,3 +48,11 @@ def test_text_fits_the_terminal_and_has_colours_only_there(name: str, tmp_path: 
 
 def _without_date(text: str) -> str:
     return re.sub(r"\d{4}-\d\d-\d\d\d\d:\d\dUTC", "", text)
+
+
+def test_versions_are_folded_on_a_terminal_only() -> None:
+    command = [*KNFT, "version"]
+    piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    narrow = on_terminal(command, 40)
+    assert narrow.split() == piped.split()
+    assert len(narrow.splitlines()) > len(piped.splitlines())

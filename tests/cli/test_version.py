@@ -16,8 +16,10 @@ import pytest
 
 from deploy.installer import NAMES, record_installer
 from knft import __version__
-from knft.cli.installation import Method
-from tests.cli.json_schemas import validated
+from knft.cli.installation import Installation, Method
+from knft.cli.version import Versions, format_versions
+from tests.cli.example_status import WIDTHS, golden
+from tests.support.command_schemas import validated
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
 from tests.support.nft_library_version import LIBRARY_VERSION
@@ -25,6 +27,21 @@ from tests.support.nft_library_version import LIBRARY_VERSION
 ROOT = Path(__file__).parents[2]
 OTHER_DISTRIBUTIONS = metadata.distribution("click").locate_file("")
 FIRST_COLUMN = re.compile(r"^\| (`.+?`) \|", re.MULTILINE)
+
+
+VERSIONS = {
+    "image": Versions(
+        "0.1.0", "3.11.2", "1.0.6", "", "6.18.44", Installation(Method.IMAGE, "image", "/usr/lib/python3/dist-packages")
+    ),
+    "unprivileged": Versions(
+        "0.1.0",
+        "3.11.2",
+        None,
+        "CAP_NET_ADMIN is missing: run knft as root, or give its container that capability",
+        "6.18.44",
+        Installation(Method.WHEEL, "pip", "/home/admin/environments/knft/lib/python3.11/site-packages"),
+    ),
+}
 
 
 def version(*command: str, environment: dict[str, str] | None = None) -> Any:
@@ -55,6 +72,12 @@ def wheel_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def site_packages(environment: Path) -> Path:
     (found,) = environment.glob("lib/python3.*/site-packages")
     return found
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", VERSIONS)
+def test_text_of_versions(name: str, width: str) -> None:
+    assert format_versions(VERSIONS[name], WIDTHS[width]) == golden(f"version-{name}-{width}")
 
 
 @pytest.mark.kernel

@@ -1,4 +1,4 @@
-"""Writes the golden texts of status, history and top, and JSON schemas: ``python -m tests.cli.write_golden``."""
+"""Writes the golden texts of commands, and JSON schemas: ``python -m tests.cli.write_golden``."""
 
 import json
 
@@ -6,10 +6,14 @@ from knft.cli.history_text import Selection as HistorySelection
 from knft.cli.history_text import format_history
 from knft.cli.status_text import audit_conclusion, format_status
 from knft.cli.top_text import Selection, format_top
+from knft.cli.version import format_versions
 from knft.control.messages import History
-from tests.cli.json_schemas import FORMS, schema_file
-from tests.cli.test_status_text import CHANGE, FOUND, GOLDEN, HISTORY, LEFTOVERS, STATES, WIDTHS
+from tests.cli.example_status import CHANGE, FOUND, GOLDEN, HISTORY, LEFTOVERS, STATES, WIDTHS
+from tests.cli.test_cleanup_report import DRY_RUNS, dry_run
+from tests.cli.test_diff_watch import watched_change
 from tests.cli.test_top import long_names
+from tests.cli.test_version import VERSIONS
+from tests.support.command_schemas import FORMS, schema_file
 from tests.support.json_schema import schema_of
 
 if __name__ == "__main__":
@@ -22,6 +26,9 @@ if __name__ == "__main__":
         )
         texts["top-service"] = format_top(long_names(), Selection("service"), columns)
         texts["top-frontend"] = format_top(long_names(), Selection("frontend"), columns)
+        texts |= {f"version-{name}": format_versions(found, columns) for name, found in VERSIONS.items()}
+        texts |= {name: dry_run(name, columns) for name in DRY_RUNS}
+        texts["diff-watch"] = watched_change(columns)
         for name, text in texts.items():
             (GOLDEN / f"{name}-{width}.txt").write_text(text)
     for command, form in FORMS.items():

@@ -9,8 +9,8 @@ from tests.cluster.cluster_knft import ClusterKnft
 from tests.cluster.desired import desired_objects
 from tests.cluster.marker import Marker
 from tests.cluster.service_account import ServiceAccount
-from tests.packets.modes import Nftables
 from tests.support.lab.namespace import Namespace
+from tests.support.packets.modes import Nftables
 from tests.support.scenario import Scenario
 
 _ZONE = "topology.kubernetes.io/zone"

@@ -9,12 +9,13 @@ from typing import Any
 
 from tests.cluster.api import INVALID, Api, ApiError
 from tests.cluster.desired import FIRST_PORT, desired_objects
-from tests.packets.changing_manifests import PERMANENT_BACKENDS
-from tests.packets.churn import SERVICES, Churn
-from tests.packets.programmed import endpoints, service, tcp_and_udp
-from tests.packets.timeline import Timeline
 from tests.support.background import run_in_background
+from tests.support.packets.changing_manifests import PERMANENT_BACKENDS
+from tests.support.packets.churn import SERVICES, Churn
+from tests.support.packets.programmed import endpoints, service, tcp_and_udp
+from tests.support.packets.timeline import Timeline
 from tests.support.scenario import Scenario
+from tests.support.waiting import wait_until
 
 PAUSE = 0.1
 """The maximum number of seconds between two changes."""
@@ -43,10 +44,8 @@ class BackgroundChanges:
 
     def wait_for_changes(self, more: int) -> None:
         """Wait until so many more changes were accepted."""
-        target, deadline = self.written + more, time.monotonic() + 120
-        while self.written < target:
-            assert time.monotonic() < deadline, "the API server accepts no changes"
-            time.sleep(0.01)
+        target = self.written + more
+        wait_until(lambda: self.written >= target, "the API server accepts no changes")
 
     def _change(self, stop: threading.Event) -> None:
         self._stop = stop

@@ -9,10 +9,10 @@ from deploy.programs.modules import module_folder
 from tests.cluster.cluster import Cluster
 from tests.cluster.manifest_client import apply, kubectl
 from tests.cluster.service_account import ServiceAccount
-from tests.packets.conftest import lab
 from tests.support.lab.links import netlink
 from tests.support.lab.namespace import Namespace
 from tests.support.lab.topology import Lab
+from tests.support.packets.session_lab import lab
 
 __all__ = ["lab"]
 

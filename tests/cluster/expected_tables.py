@@ -5,11 +5,11 @@ from pathlib import Path
 
 from tests.cluster.cluster import Cluster
 from tests.cluster.desired import KINDS
-from tests.packets.table_facts import differences, table_facts
 from tests.support.knft_command import sync_once, write_manifests
 from tests.support.lab import plan
 from tests.support.lab.links import netlink
 from tests.support.lab.namespace import Namespace
+from tests.support.packets.table_facts import differences, table_facts
 
 
 def table_differences(cluster: Cluster, folder: Path, flags: Sequence[str]) -> list[str]:

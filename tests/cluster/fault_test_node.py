@@ -11,17 +11,17 @@ from tests.cluster.cluster import API_SERVER_CIDRS, Cluster
 from tests.cluster.cluster_knft import ClusterKnft
 from tests.cluster.expected_tables import table_differences
 from tests.cluster.marker import Marker
-from tests.packets.churn import PODS, SERVICES, TARGET_PORTS
-from tests.packets.connection_checks import ConnectionChecker
-from tests.packets.frontends import CLIENTS, frontends
-from tests.packets.kill_and_restart import ENDLESS, PAUSE
-from tests.packets.untranslated_counter import UntranslatedCounter
 from tests.support.knft_command import knft
 from tests.support.lab import plan
 from tests.support.lab.clients import ClientProcesses
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
+from tests.support.packets.churn import PODS, SERVICES, TARGET_PORTS
+from tests.support.packets.connection_checks import ConnectionChecker
+from tests.support.packets.frontends import CLIENTS, frontends
+from tests.support.packets.kill_and_restart import ENDLESS, PAUSE
+from tests.support.packets.untranslated_counter import UntranslatedCounter
 from tests.support.scenario import Scenario
 
 FLAGS = tuple(Scenario("", [], ()).arguments())

@@ -14,10 +14,10 @@ from tests.cluster.cluster_knft import ClusterKnft
 from tests.cluster.fault_test_node import FaultTestNode
 from tests.cluster.server_process import ServerProcess
 from tests.cluster.service_account import ServiceAccount
-from tests.packets.many_clients import add_client_addresses
-from tests.packets.programmed import service, tcp_and_udp
 from tests.support.knft_command import knft
 from tests.support.lab.topology import Lab
+from tests.support.packets.many_clients import add_client_addresses
+from tests.support.packets.programmed import service, tcp_and_udp
 from tests.support.scenario import Scenario
 from tests.support.waiting import wait_until
 

@@ -8,10 +8,10 @@ import pytest
 from tests.cluster.api_server_mode import ApiServerMode
 from tests.cluster.cluster import Cluster
 from tests.cluster.service_account import ServiceAccount
-from tests.packets.scenario_runner import ScenarioRunner, packet_parameters, scenario_runner
 from tests.support.knft_command import knft
 from tests.support.lab import plan
 from tests.support.lab.topology import Lab
+from tests.support.packets.scenario_runner import ScenarioRunner, packet_parameters, scenario_runner
 from tests.support.scenario import Packet, Scenario, read_scenarios
 
 SCENARIOS = read_scenarios()

@@ -1,28 +1,5 @@
-"""Fixtures: a node in its own network namespace, without rules or with kube-proxy's rules for the examples."""
+"""Fixtures: the examples' node, without rules or with those of kube-proxy."""
 
-from collections.abc import Iterator
+from tests.support.example_node import kube_proxy_node, node
 
-import pytest
-
-from tests.comparison.examples import ADDRESSES, load_iptables
-from tests.support.lab.links import netlink
-from tests.support.lab.namespace import Namespace
-
-
-@pytest.fixture
-def node() -> Iterator[Namespace]:
-    """Return the examples' node with its addresses and no rules."""
-    namespace = Namespace.create("live")
-    namespace.run(["ip", "link", "set", "lo", "up"])
-    with netlink(namespace) as link:
-        for address in ADDRESSES:
-            link.add_loopback_address(address)
-    yield namespace
-    namespace.close()
-
-
-@pytest.fixture
-def kube_proxy_node(node: Namespace) -> Namespace:
-    """Return the node with the rules of kube-proxy's iptables mode, loaded by iptables-nft."""
-    load_iptables(node)
-    return node
+__all__ = ["kube_proxy_node", "node"]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.comparison.examples import DIFF, EXAMPLES, NODE, legacy_programs, load_iptables, machine_state
 from tests.support.knft_command import KNFT, knft
 from tests.support.lab.namespace import Namespace
+from tests.support.loaded_examples import DIFF, EXAMPLES, NODE, legacy_programs, load_iptables, machine_state
 
 pytestmark = pytest.mark.kernel
 _RULE_START = "-A KUBE-SERVICES -d 10.96.0.10/32 -p tcp -m comment --comment"

@@ -6,9 +6,9 @@ from knft.comparison.entries import frontend_connections
 from knft.explain.connections import ConnectionCount
 from knft.families import Family
 from knft.model.plan import FrontendKey
-from tests.comparison.examples import ADDRESSES
 from tests.support.conntrack_entries import Entry, add_entries
 from tests.support.lab.namespace import Namespace
+from tests.support.loaded_examples import ADDRESSES
 
 pytestmark = pytest.mark.kernel
 

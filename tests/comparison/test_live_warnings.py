@@ -10,7 +10,7 @@ from knft.comparison.machine import MachineState
 from knft.config import Config
 from knft.model.objects import Node, ObjectChange, ObjectMeta
 from knft.preflight.machine import _comparison
-from tests.explain.sources import served
+from tests.support.explain_sources import served
 
 pytestmark = pytest.mark.kernel
 

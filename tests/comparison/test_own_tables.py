@@ -16,9 +16,9 @@ from knft.kernel.listings import list_own_table_json, list_table_json
 from knft.kernel.process import WorkerProcess
 from knft.kernel.table import KernelTable
 from knft.nft.codec.listing import TableListing
-from tests.explain.shop import FLAGS, write_manifests
 from tests.support.knft_command import knft
 from tests.support.lab.namespace import Namespace
+from tests.support.shop import FLAGS, write_manifests
 
 pytestmark = pytest.mark.kernel
 

@@ -37,10 +37,10 @@ from knft.model.objects import KubeObject, Labels, ObjectChange, ObjectMeta
 from knft.model.objects import Node as NodeObject
 from knft.nft.transaction import Transaction
 from knft.source.decode import decode
-from tests.explain.sources import CONFIG, NODE_IP, served
-from tests.explain.statements import checked_statements
-from tests.explain.test_random_clusters import CONFIGS, OWN, clusters
 from tests.support.cluster_strategies import NAMES
+from tests.support.explain_sources import CONFIG, NODE_IP, served
+from tests.support.explain_statements import checked_statements
+from tests.support.explained_clusters import CONFIGS, OWN, clusters
 from tests.support.kube_objects import endpoint_slice, service
 from tests.support.memory_daemon import MemoryDaemon
 

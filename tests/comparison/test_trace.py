@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.comparison.examples import EXAMPLES, NODE, machine_state
 from tests.support.knft_command import KNFT, knft
 from tests.support.lab.namespace import Namespace
+from tests.support.loaded_examples import EXAMPLES, NODE, machine_state
 
 pytestmark = pytest.mark.kernel
 

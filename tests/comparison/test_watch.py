@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.comparison.examples import EXAMPLES, NODE, legacy_programs, load_iptables, machine_state
 from tests.support.knft_command import KNFT, knft
 from tests.support.lab.namespace import Namespace
+from tests.support.loaded_examples import EXAMPLES, NODE, legacy_programs, load_iptables, machine_state
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 
@@ -30,23 +30,23 @@ class WatchProcess:
 
     def next(self) -> dict[str, Any]:
         """Return the next result."""
-        deadline = time.monotonic() + TIMEOUT
-        while time.monotonic() < deadline:
-            lines = self._log.read_text().split("\n")[:-1]
-            if len(lines) > self._read_count:
-                self._read_count += 1
-                found: dict[str, Any] = json.loads(lines[self._read_count - 1])["result"]
-                return found
-            assert self._process.poll() is None, "the process has exited"
-            time.sleep(0.05)
-        msg = "no result within the timeout"
-        raise AssertionError(msg)
+        wait_until(lambda: len(self._lines()) > self._read_count, "no result within the timeout", self._check_running)
+        found: dict[str, Any] = json.loads(self._lines()[self._read_count])["result"]
+        self._read_count += 1
+        return found
+
+    def _lines(self) -> list[str]:
+        """Return the complete lines."""
+        return self._log.read_text().split("\n")[:-1]
+
+    def _check_running(self) -> None:
+        assert self._process.poll() is None, "the process has exited"
 
     def stop(self, signal_number: signal.Signals) -> tuple[int, int]:
         """Stop the process with a signal; return its exit status and the number of unread results."""
         self._process.send_signal(signal_number)
         status = self._process.wait(TIMEOUT)
-        return status, len(self._log.read_text().split("\n")) - 1 - self._read_count
+        return status, len(self._lines()) - self._read_count
 
 
 @contextmanager
@@ -137,9 +137,7 @@ def test_text_output_has_a_line_with_the_time(kube_proxy_node: Namespace, tmp_pa
     log = tmp_path / "lines"
     with log.open("w") as file:
         process = kube_proxy_node.popen([*KNFT, "diff", "--live", "--watch", "-f", str(EXAMPLES), *NODE], stdout=file)
-    deadline = time.monotonic() + TIMEOUT
-    while not log.read_text().endswith("\n") and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(lambda: log.read_text().endswith("\n"), "no result within the timeout")
     process.terminate()
     assert process.wait(TIMEOUT) == 0
     (line,) = log.read_text().splitlines()

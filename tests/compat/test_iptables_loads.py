@@ -9,7 +9,8 @@ from knft.families import Family
 from knft_compat.iptables.jump_table import JUMPS, KUBELET_JUMPS
 from knft_compat.jumps import Jump
 from tests.compat.full_cluster import FLAGS, LONGEST, changed_cluster, full_cluster
-from tests.compat.iptables_programs import (
+from tests.compat.iptables_render import endpoints, manifest_list, render, restore_input, service
+from tests.support.iptables_programs import (
     BACKENDS,
     PROGRAMS,
     assert_loads,
@@ -20,8 +21,7 @@ from tests.compat.iptables_programs import (
     run_script,
     saved_tables,
 )
-from tests.compat.iptables_render import endpoints, manifest_list, render, restore_input, service
-from tests.compat.parsed_rules import Chains, ParsedRule, parse_rule, parse_tables
+from tests.support.parsed_rules import Chains, ParsedRule, parse_rule, parse_tables
 
 pytestmark = pytest.mark.kernel
 

@@ -14,7 +14,9 @@ from knft.protocols import Protocol
 from knft_compat.ipvs import RuleVersion, Settings, cleanup, read_addresses, sync
 from knft_compat.sync_input import Node, PlannedPort, SyncInput
 from knft_compat.sync_output import SyncOutput
-from tests.compat.iptables_programs import (
+from tests.compat.ipvs_render import NODE, NODE6, addresses_to_bind, service_port, sync_input
+from tests.compat.parsed_sets import normalized_entry, parse_ipsets
+from tests.support.iptables_programs import (
     BACKENDS,
     MARK_DROP,
     load,
@@ -22,10 +24,8 @@ from tests.compat.iptables_programs import (
     without_empty_built_in_chains,
     without_ipvs_matches,
 )
-from tests.compat.ipvs_render import NODE, NODE6, addresses_to_bind, service_port, sync_input
-from tests.compat.parsed_rules import parse_tables
-from tests.compat.parsed_sets import normalized_entry, parse_ipsets
 from tests.support.lab.namespace import Namespace
+from tests.support.parsed_rules import parse_tables
 
 pytestmark = pytest.mark.kernel
 

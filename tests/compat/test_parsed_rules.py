@@ -3,8 +3,8 @@
 import pytest
 
 from knft.families import Family
-from tests.compat.parsed_rules import parse_rule, parse_tables, split_words
 from tests.support.kube_objects import parametrize_cases
+from tests.support.parsed_rules import parse_rule, parse_tables, split_words
 
 EQUAL = {
     "order of options": (

@@ -1,20 +1,20 @@
 """``knft run --config`` as a process: unreadable files, the rules of a file, a changed file, and --cleanup."""
 
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from knft.configuration.file_content import MAX_BYTES
-from tests.configuration.loading import KUBEADM, config_text
 from tests.support import special_files
 from tests.support.bad_manifests import service, text
 from tests.support.followed_process import FollowedProcess
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
+from tests.support.loaded_settings import KUBEADM, config_text
 from tests.support.nft_process import library_in
+from tests.support.waiting import wait_until
 
 TIMEOUT = 60.0
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -139,10 +139,7 @@ def test_changed_file_exits_with_status_1_and_rules_stay(namespace: Namespace, t
 
 
 def _wait_for(namespace: Namespace, address: str) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while address not in namespace.run(["nft", "list", "ruleset"]).stdout:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: address in namespace.run(["nft", "list", "ruleset"]).stdout, f"no rule has {address}")
 
 
 @pytest.mark.kernel

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from knft.configuration.table import FIELDS
 from knft.errors import ConfigurationError, KnftError
-from tests.configuration.loading import KUBEADM, config_text, load
 from tests.support.broken_files import BROKEN
+from tests.support.loaded_settings import KUBEADM, config_text, load
 
 EXPECTED_KIND = "KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1)"
 NO_VERSION = "apiVersion is missing; it must be kubeproxy.config.k8s.io/v1alpha1"

@@ -6,7 +6,7 @@ import pytest
 
 from knft.configuration.settings import ClientSettings
 from knft.errors import ConfigurationError
-from tests.configuration.loading import PRIMARY_FLAG, config_text, load
+from tests.support.loaded_settings import PRIMARY_FLAG, config_text, load
 
 
 def test_zero_rates_and_empty_mode_mean_the_defaults() -> None:

@@ -11,8 +11,8 @@ from knft import __version__
 from knft.cli.commands import cli, run
 from knft.cli.go_flags import invalid_flags
 from knft.errors import ConfigurationError
-from tests.configuration.loading import config_text, load, parse_flags
 from tests.support.knft_command import KNFT
+from tests.support.loaded_settings import config_text, load, parse_flags
 
 SPELLINGS: dict[str, dict[str, Any]] = {
     "--masquerade-all": {"--masquerade-all": True},

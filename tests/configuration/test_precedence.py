@@ -11,8 +11,8 @@ import pytest
 from knft.configuration.document import split_host_port, with_port
 from knft.configuration.settings import ClientSettings, ConntrackSettings, LoggingSettings
 from knft.errors import KnftError
-from tests.configuration.loading import HOSTNAME, KUBEADM, PRIMARY_FLAG, config_text, config_with_fields, load
 from tests.support.kube_objects import parametrize_cases
+from tests.support.loaded_settings import HOSTNAME, KUBEADM, PRIMARY_FLAG, config_text, config_with_fields, load
 
 
 def test_kubeadm_file_gives_the_defaults() -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from knft import durations
 from knft.configuration.settings import Settings
 from knft.configuration.write import to_yaml
-from tests.configuration.loading import KUBEADM, PRIMARY_FLAG, config_with_paths, load
 from tests.configuration.strategies import CONFIGURATIONS
 from tests.support.knft_command import KNFT
+from tests.support.loaded_settings import KUBEADM, PRIMARY_FLAG, config_with_paths, load
 from tests.support.log_lines import messages
 
 

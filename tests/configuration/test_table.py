@@ -16,7 +16,7 @@ from knft.configuration.settings import Settings
 from knft.configuration.table import FIELDS, FLAGS, OPTIONS
 from knft.errors import ConfigurationError, KnftError
 from tests.configuration.document_tables import DOCUMENT, with_tables
-from tests.configuration.loading import KUBEADM, PRIMARY_FLAG, config_with_paths, load
+from tests.support.loaded_settings import KUBEADM, PRIMARY_FLAG, config_with_paths, load
 
 KIND_EXAMPLES: dict[Kind, Any] = {
     Kind.BOOL: True,

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from knft.errors import ConfigurationError, KnftError
-from tests.configuration.loading import config_text, config_with_paths, load
 from tests.support.kube_objects import parametrize_cases
+from tests.support.loaded_settings import config_text, config_with_paths, load
 
 LOCALHOST = (
     "NodePorts are served on loopback addresses only with the feature gate KubeProxyNFTablesLocalhostNodePorts; set "

@@ -6,7 +6,6 @@ import os
 import queue
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +16,7 @@ from knft.configuration.file_content import read_configuration
 from knft.configuration.watch import DEBOUNCE_MS, SETTLE_SECONDS, wait_for_change
 from knft.errors import ConfigurationChangedError
 from knft.source import file_watch
+from tests.support.waiting import wait_until
 
 TIMEOUT = 60.0
 POLL_MS = 200
@@ -231,10 +231,7 @@ def test_unreadable_file_is_logged_once_and_again_once_it_is_readable(
 
 
 def _wait_for_record(caplog: pytest.LogCaptureFixture, record: tuple[str, int, str]) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while record not in caplog.record_tuples:
-        assert time.monotonic() < deadline, caplog.record_tuples
-        time.sleep(0.01)
+    wait_until(lambda: record in caplog.record_tuples, lambda: caplog.record_tuples)
 
 
 def test_missing_folder_does_not_end_the_watch(path: Path, watch: Watch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tests.cli.json_schemas import validated
+from tests.support.command_schemas import validated
 from tests.support.kernel_harness import service, slices
 from tests.support.knft_command import NODE_FLAG, knft
 from tests.support.lab.namespace import Namespace

@@ -11,8 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.demo.example_shop import DNS_PODS, DNS_PORT, FRONTEND_PODS, FRONTEND_PORT, Shop
 from tests.demo.knft_daemon import Knft, Sync
+from tests.support.example_shop import DNS_PODS, DNS_PORT, FRONTEND_PODS, FRONTEND_PORT, Shop
 from tests.support.lab.outcomes import Answered, Outcome, Protocol, Rejected, Silent
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab

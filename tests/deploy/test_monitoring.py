@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.serve.expected_metrics import (
+from tests.support.expected_metrics import (
     KNFT_METRICS,
     KUBE_PROXY_METRICS,
     PROCESS_METRICS,

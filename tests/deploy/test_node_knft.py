@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.trace.cluster import write_manifests
+from tests.support.traced_cluster import write_manifests
 from tests.support.waiting import TIMEOUT, wait_until
 
 FOLDER = Path(__file__).parent.parent.parent / "deploy/kustomize"

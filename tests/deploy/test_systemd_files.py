@@ -5,7 +5,7 @@ from pathlib import Path
 
 from deploy.manual.__main__ import pages
 from knft.configuration.settings import Settings
-from tests.configuration.loading import load
+from tests.support.loaded_settings import load
 
 FOLDER = Path(__file__).parents[2] / "deploy/systemd"
 CREDENTIALS = "/run/credentials/knft.service"

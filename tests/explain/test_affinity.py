@@ -14,8 +14,8 @@ from knft.explain.sources import KernelSource
 from knft.families import Family
 from knft.interpret.outcomes import AffinityEntry
 from knft.model.objects import EndpointSlice, Service
-from tests.explain.sources import NODE_IP, explained, of_objects, of_rules, served
-from tests.explain.statements import checked_statements
+from tests.support.explain_sources import NODE_IP, explained, of_objects, of_rules, served
+from tests.support.explain_statements import checked_statements
 from tests.support.kube_objects import endpoint, endpoint_slice, service, service_port
 
 LOCAL, REMOTE = "10.244.1.11:8080", "10.244.2.11:8080"

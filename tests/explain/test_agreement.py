@@ -10,7 +10,7 @@ from knft.explain.query import parse_query
 from knft.explain.sources import NodeRules, ObjectSource
 from knft.interpret.rules import RuleSet
 from knft.model.objects import EndpointSlice, Service
-from tests.explain.sources import CONFIG, NODE_IP, of_objects, rules_of, served
+from tests.support.explain_sources import CONFIG, NODE_IP, of_objects, rules_of, served
 from tests.support.kube_objects import ingress, service, service_port
 
 PORTS = (service_port(), service_port(9090, "metrics"))

@@ -27,14 +27,14 @@ from knft.explain.sentences import Sentence
 from knft.explain.sources import ObjectSource
 from knft.families import Family
 from knft.model.plan import FrontendKey
-from tests.explain.shop import FLAGS, explain_in, invoke, source, write_manifests
-from tests.explain.sources import CONFIG, served
-from tests.explain.used_endpoints import check_used_endpoints
-from tests.lint.objects import endpoint, endpoint_slice, node, node_port
+from tests.support.explain_sources import CONFIG, served
 from tests.support.json_schema import schema_of
 from tests.support.knft_command import KNFT
 from tests.support.knft_command import write_manifests as write_objects
+from tests.support.lint_objects import endpoint, endpoint_slice, node, node_port
 from tests.support.memory_daemon import MemoryDaemon
+from tests.support.shop import FLAGS, explain_in, invoke, source, write_manifests
+from tests.support.used_endpoints import check_used_endpoints
 
 SCHEMA = Path(form.__file__).with_name("explanation.schema.json")
 GOLDEN = Path(__file__).parent / "golden"

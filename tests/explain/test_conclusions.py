@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from knft.config import Config
 from knft.model.annotations import Annotations
 from knft.model.objects import Labels, LoadBalancerIngress
-from tests.explain.sources import CONFIG, NODE_IP, explained, first_line, of_objects, of_rules, served
+from tests.support.explain_sources import CONFIG, NODE_IP, explained, first_line, of_objects, of_rules, served
 from tests.support.kube_objects import endpoint, endpoint_slice, service, service_port, slice_port
 
 OTHER_PROXY = Labels(proxy_name="other")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from knft.explain.connections import ConnectionCount, with_connections
 from knft.families import Family
 from knft.model.plan import FrontendKey
-from tests.explain.sources import explained, of_objects, of_rules, served
+from tests.support.explain_sources import explained, of_objects, of_rules, served
 from tests.support.kube_objects import service_port
 
 ENDPOINT = "10.244.2.11:8080"

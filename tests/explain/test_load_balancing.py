@@ -5,7 +5,7 @@ import pytest
 from knft.cli.explain_text import format_explanation
 from knft.model.annotations import Annotations
 from knft.model.objects import EndpointSlice, Service
-from tests.explain.sources import explained, of_objects, of_rules
+from tests.support.explain_sources import explained, of_objects, of_rules
 from tests.support.kube_objects import endpoint_slice, service, service_port
 
 ENDPOINTS = ("10.244.1.11", "10.244.2.11")

@@ -18,25 +18,10 @@ from knft.explain.sources import KernelSource, ObjectSource
 from knft.model.objects import ObjectChange
 from knft.source.decode import decode
 from knft.source.described_kinds import DESCRIBED_KINDS
-from tests.explain.statements import checked_statements
-from tests.explain.used_endpoints import check_used_endpoints
-from tests.support.cluster_strategies import NAMES, endpoint_slices, nodes, services
-
-CONFIGS = (
-    Config("node-1", cluster_cidrs=("10.244.0.0/16", "fd00:10:244::/48"), service_cidrs=("10.96.0.0/16",)),
-    Config("node-1", detect_local_mode="BridgeInterface", pod_interface="cni0"),
-    Config("node-1", detect_local_mode="InterfaceNamePrefix", pod_interface="veth*", masquerade_all=True),
-    Config("node-1", nodeport_addresses=("all",)),
-)
-OWN = ("192.0.2.11", "2001:db8:1::11")
-
-
-@st.composite
-def clusters(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Return up to three Services with up to four slices, and the node."""
-    listed = [draw(services(name)) for name in draw(st.lists(st.sampled_from(NAMES), min_size=1, unique=True))]
-    slices = [draw(endpoint_slices(f"slice-{number}")) for number in range(draw(st.integers(0, 4)))]
-    return [draw(nodes()), *listed, *slices]
+from tests.support.cluster_strategies import NAMES
+from tests.support.explain_statements import checked_statements
+from tests.support.explained_clusters import CONFIGS, OWN, clusters
+from tests.support.used_endpoints import check_used_endpoints
 
 
 @settings(max_examples=40)  # Two seconds.

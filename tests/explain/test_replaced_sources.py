@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from knft.config import Config
-from tests.explain.sources import CONFIG, NODE_IP, first_line, of_objects, of_rules
+from tests.support.explain_sources import CONFIG, NODE_IP, first_line, of_objects, of_rules
 from tests.support.kube_objects import endpoint, endpoint_slice, ingress, service, service_port
 
 SEEN = "endpoints see the node's address instead of the client's in connections"

@@ -5,7 +5,7 @@ import pytest
 from knft.explain.client_networks import client_labels
 from knft.explain.outcomes import ClientOutcome
 from knft.interpret.ranges import Ranges, network, ranges, single, subtract
-from tests.explain.sources import NODE_IP, explained, of_objects, of_rules
+from tests.support.explain_sources import NODE_IP, explained, of_objects, of_rules
 from tests.support.kube_objects import endpoint, endpoint_slice, ingress, service
 
 VIP, BRIDGE, TUNNEL = "203.0.113.50", "10.244.1.1", "10.244.1.0"

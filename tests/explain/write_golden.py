@@ -5,9 +5,9 @@ import tempfile
 from pathlib import Path
 
 import knft.explain.explanation as form
-from tests.explain.shop import source, write_manifests
 from tests.explain.test_command import GOLDEN, QUESTIONS, SCHEMA, WIDTHS, golden_text
 from tests.support.json_schema import schema_of
+from tests.support.shop import source, write_manifests
 
 if __name__ == "__main__":
     GOLDEN.mkdir(exist_ok=True)

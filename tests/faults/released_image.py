@@ -16,7 +16,7 @@ from deploy.image.inputs import copy_inputs, inputs_digest
 from deploy.image.variant import DEFAULT, VARIANTS, native_architecture
 from deploy.programs import cache
 from deploy.programs.errors import SetupError
-from tests.packets.released_layout import RELEASED, unpack_released
+from tests.support.packets.released_layout import RELEASED, unpack_released
 
 _VERSION = "0.0.1"
 """Its own version is this one's."""

@@ -311,6 +311,9 @@ def test_process_that_cannot_start_is_reported_with_what_it_printed(
     wait_until(lambda: bool(served.forwarder.problem), "the problem is not reported")
     assert served.forwarder.problem.startswith("the process that serves NodePorts on loopback addresses exited with")
     wait_until(lambda: any("addresses printed: " in each for each in caplog.messages), "the output is not logged")
+    wait_until(
+        lambda: any("status 1; another is started in" in each for each in caplog.messages), "the end is not logged"
+    )
     monkeypatch.undo()
     served.wait_for_listeners(1)
     assert served.forwarder.problem == ""

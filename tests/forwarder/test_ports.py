@@ -11,7 +11,7 @@ from knft.forwarder.observer import LocalhostNodePorts
 from knft.forwarder.ports import ForwardedPort, PortChanges, forwarded_port
 from knft.model.objects import KubeObject
 from tests.support.kube_objects import endpoint, endpoint_slice, port_name, service, service_port, slice_port
-from tests.sync.memory_harness import MemoryHarness
+from tests.support.memory_harness import MemoryHarness
 
 LOCAL, ELSEWHERE = endpoint("10.244.1.11", node="node-1"), endpoint("10.244.2.11", node="node-2")
 WEB, LOCAL_TARGET, OTHER_TARGET = str(port_name()), ("10.244.1.11", 8080), ("10.244.2.11", 8080)

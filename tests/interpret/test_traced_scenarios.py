@@ -18,10 +18,10 @@ from knft.families import IpVersion
 from knft.interpret.rules import AddToSet, Chain, Rule, RuleSet
 from knft.proxy_mode import Mode
 from knft.source.paths import read_paths
-from tests.packets.scenario_runner import packet_parameters
 from tests.support.families import addresses
 from tests.support.knft_command import NODE_FLAG, write_manifests
 from tests.support.lab import plan
+from tests.support.packets.scenario_runner import packet_parameters
 from tests.support.scenario import Packet, Scenario, read_scenarios
 from tests.support.trace_check import Tracer, is_untraced
 

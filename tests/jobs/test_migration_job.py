@@ -1,11 +1,11 @@
 """Tests of the parts of ``tests.parity.migration`` that need neither kube-proxy nor a kernel."""
 
-from tests.packets.churn import SERVICES, Backend
-from tests.packets.frontends import Frontend
-from tests.packets.timeline import Timeline
 from tests.parity.migration.phases import Phase, check_phases
 from tests.parity.migration.services import CHANGED, all_frontends, objects
 from tests.support.lab.clients import NONE, Connection
+from tests.support.packets.churn import SERVICES, Backend
+from tests.support.packets.frontends import Frontend
+from tests.support.packets.timeline import Timeline
 
 POOL = (Backend("local-1", 8080), Backend("remote-1", 8080))
 PHASES = [Phase("start", 10.0, 11.0, 20.0), Phase("clean up", 20.0, 21.0, 30.0)]

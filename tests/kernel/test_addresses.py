@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -13,6 +12,7 @@ from knft.kernel.addresses import AddressMonitor, local_addresses
 from tests.support.lab.links import netlink
 from tests.support.lab.namespace import Namespace
 from tests.support.lab.plan import LAN, Addresses
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 TIMEOUT = 30.0
@@ -47,10 +47,7 @@ class MonitorThread:
         assert not self._thread.is_alive()
 
     def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + TIMEOUT
-        while not condition():
-            assert time.monotonic() < deadline, self.reports
-            time.sleep(0.005)
+        wait_until(condition, lambda: self.reports)
 
     def wait_for(self, expected: frozenset[str]) -> None:
         self.until(lambda: self.reports[-1] == expected)

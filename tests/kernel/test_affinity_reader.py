@@ -85,6 +85,11 @@ def _wait_for_counts(namespace: Namespace, family: Family) -> Counter[int]:
     return _listed(namespace, family)
 
 
+def _wait_for_sum(size: int) -> None:
+    """Wait until so many IPv4 entries are counted: while the kernel resizes the table, some are missing."""
+    wait_until(lambda: sum(_count(Family.IPV4, IDS)[0].values()) == size, "entries are missing")
+
+
 def _count(family: Family, ids: Collection[int]) -> tuple[dict[int, int], bool]:
     found = count_clients(family.number, TABLE, CLIENTS, ids)
     return found.counts, found.is_complete
@@ -111,10 +116,12 @@ def test_memory_and_time_are_limited(library: WorkerProcess) -> None:
     """Memory does not depend on the number of clients, and the kernel is asked for no more entries than the maximum."""
     _declare(library, Family.IPV4)
     where = (Family.IPV4.number, TABLE, CLIENTS)
-    peaks = []
+    peaks, added = list[int](), 0
     elements = _many(Family.IPV4, 40_000)
     for part in (elements[:2000], elements[2000:]):
         _add(library, Family.IPV4, *part)
+        added += len(part)
+        _wait_for_sum(added)
         tracemalloc.start()
         counts = count_clients(*where, IDS).counts
         peaks.append(tracemalloc.get_traced_memory()[1])

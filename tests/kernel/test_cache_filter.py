@@ -21,7 +21,7 @@ from knft.nft.transaction import Transaction
 from knft.render import layout, names
 from knft.sync.assemble import live_daemon
 from tests.bench.measure import process_cpu_seconds
-from tests.explain.sources import served
+from tests.support.explain_sources import served
 from tests.support.lab.namespace import Namespace
 from tests.support.nft_library_version import LIBRARY_VERSION
 

@@ -17,11 +17,11 @@ from knft.sync.assemble import live_daemon
 from knft.sync.daemon import Daemon
 from knft.sync.invalidation import Invalidation
 from knft.sync.quarantine import MAX_LIBRARY_DEATHS, bisect
-from tests.kernel.newer_sets import add_newer_set, delete_table
 from tests.support.kernel_harness import CONFIG, decode_manifest, service, slices
 from tests.support.knft_command import knft
 from tests.support.kube_objects import port_name
 from tests.support.lab.namespace import Namespace
+from tests.support.newer_sets import add_newer_set, delete_table
 from tests.support.nft_library_version import CAN_READ_NEWER_SETS
 
 pytestmark = pytest.mark.kernel

@@ -9,7 +9,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
@@ -22,6 +22,7 @@ from knft.kernel.notifications import ForeignChange, ForeignChangeMonitor
 from tests.support.lab import links
 from tests.support.lab.namespace import Namespace
 from tests.support.nft_process import library_and_ports
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 
@@ -286,13 +287,6 @@ def test_kernel_drops_changes_to_other_tables(node: Node) -> None:
     assert [len(buffer) for buffer in kinds if buffer != [nftables_messages.NEW_GENERATION]] == [4, 4, 4]
 
 
-def _eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize("family", Family)
 def test_dynamic_elements_cause_no_notifications(node: Node, family: Family) -> None:
     kind, loopback, protocol = (
@@ -321,8 +315,8 @@ def test_dynamic_elements_cause_no_notifications(node: Node, family: Family) -> 
             packets.sendto(b"x", (loopback, 9))
         return remembered()
 
-    _eventually(send)
-    _eventually(lambda: not remembered())
+    wait_until(send)
+    wait_until(lambda: not remembered())
     time.sleep(0.3)  # Until the expired element is garbage-collected, too.
     assert node.queued_kinds() == []
 
@@ -365,7 +359,7 @@ def test_ignored_changes_do_not_overrun_the_buffer(namespace: Namespace, monkeyp
 def test_receiving_thread_reports_at_once_and_stops(node: Node) -> None:
     with _receiving_thread(node.changes) as received:
         node.nft("flush chain ip knft services")
-        _eventually(lambda: bool(received))
+        wait_until(lambda: received)
     assert [change.chains for change in received] == [{"services"}]
     node.changes.stop()
     assert node.changes.receive(TIMEOUT) == ()

@@ -10,9 +10,9 @@ from knft.nft.expressions import Rule
 from knft.render import layout
 from knft.render.pools import parse_shared_chain, shared_chain
 from knft.sync import table_snapshot
+from tests.support.history import CONFIGS
 from tests.support.kernel_harness import CONFIG, KernelHarness, restarted, service, slices
 from tests.support.lab.namespace import Namespace
-from tests.sync.history import CONFIGS
 
 pytestmark = pytest.mark.kernel
 

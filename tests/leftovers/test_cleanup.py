@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.leftovers import leftovers
-from tests.leftovers.conftest import BACKENDS, OldNode
+from tests.support import leftovers
 from tests.support.knft_command import KNFT, knft
 from tests.support.lab.links import netlink
+from tests.support.old_node import BACKENDS, OldNode
 
 pytestmark = pytest.mark.kernel
 KUBE_PROXY_CHAIN = re.compile(r"KUBE-(?!FIREWALL|KUBELET|MARK-DROP|IPTABLES-HINT|SVCX|SVC-1|SVC-NOT|CLUSTER-IP-MINE)")

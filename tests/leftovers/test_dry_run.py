@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.leftovers.conftest import BACKENDS, OldNode
 from tests.support.knft_command import knft, sync_once
 from tests.support.knft_run import KnftRun
+from tests.support.old_node import BACKENDS, OldNode
 
 pytestmark = pytest.mark.kernel
 

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from knft.cli.cleanup_report import CleanupDocument, Step, format_step
-from tests.cli.json_schemas import validated
-from tests.leftovers.conftest import OldNode
+from tests.support.command_schemas import validated
 from tests.support.knft_command import KNFT, knft, sync_once
 from tests.support.knft_run import KnftRun
 from tests.support.nft_process import library_in
+from tests.support.old_node import OldNode
 
 pytestmark = pytest.mark.kernel
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

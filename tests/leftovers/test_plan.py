@@ -9,7 +9,7 @@ from knft.leftovers.saved import parse_saved
 from knft.leftovers.servers import ServerAddress, parse_servers, plan_servers
 from knft.leftovers.sets import plan_sets
 from knft.proxy_mode import Mode
-from tests.leftovers.leftovers import FAMILIES, IPV4, SET_TYPES, service_hash, set_name
+from tests.support.leftovers import FAMILIES, IPV4, SET_TYPES, service_hash, set_name
 
 
 def test_service_hashes_are_those_of_kube_proxy() -> None:
@@ -189,7 +189,7 @@ def test_warning_names_the_cleanup_command() -> None:
 
 
 def test_plan_for_foreign_rules_is_empty() -> None:
-    from tests.leftovers import leftovers
+    from tests.support import leftovers
 
     for family in FAMILIES:
         assert plan_chains(parse_saved(leftovers.foreign_rules(family)), set(Mode)).restore_input == ""

@@ -8,10 +8,10 @@ import pytest
 
 from knft.leftovers.messages import leftover_warning
 from knft.proxy_mode import Mode
-from tests.leftovers.conftest import OldNode
 from tests.support.knft_command import KNFT, NODE_FLAG, knft, sync_once
 from tests.support.knft_run import KnftRun
 from tests.support.log_lines import messages
+from tests.support.old_node import OldNode
 from tests.support.processes import worker_processes
 
 pytestmark = pytest.mark.kernel

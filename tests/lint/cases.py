@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from knft.lint.checks import Check
-from tests.lint.objects import (
+from tests.support.lint_objects import (
     DUAL,
     PORT,
     TWO_NODES,

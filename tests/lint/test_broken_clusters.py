@@ -3,7 +3,6 @@
 The comment at the beginning of each file is the operator's report.
 """
 
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -13,8 +12,7 @@ from knft.lint.lint import lint
 from knft.lint.manifests import manifests_of
 from knft.source.decode import decode
 from knft.source.described_kinds import LINTED_KINDS
-
-FOLDER = Path(__file__).parent / "broken"
+from tests.support.lint_reports import BROKEN_CLUSTERS
 
 
 class Cause(NamedTuple):
@@ -71,12 +69,12 @@ CAUSES = {
 
 
 def test_every_cluster_has_a_cause() -> None:
-    assert {path.stem for path in FOLDER.glob("*.yaml")} == set(CAUSES)
+    assert {path.stem for path in BROKEN_CLUSTERS.glob("*.yaml")} == set(CAUSES)
 
 
 @pytest.mark.parametrize("name", CAUSES)
 def test_cause_is_named(name: str) -> None:
-    decoded = decode((FOLDER / f"{name}.yaml").read_bytes(), LINTED_KINDS)
+    decoded = decode((BROKEN_CLUSTERS / f"{name}.yaml").read_bytes(), LINTED_KINDS)
     assert decoded.problems == ()
     report = lint(manifests_of(decoded.objects, Config("")))
     cause, (first, *others) = CAUSES[name], report.findings

@@ -17,7 +17,7 @@ from knft.model.described import Service
 from knft.source.decode import DecodedManifest, decode
 from knft.source.described_kinds import LINTED_KINDS
 from tests.lint.cases import CASES, MISTYPED, WEB, Case
-from tests.lint.objects import (
+from tests.support.lint_objects import (
     DUAL,
     TWO_NODES,
     Object,

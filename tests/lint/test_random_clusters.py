@@ -17,9 +17,9 @@ from knft.lint.checks import Check
 from knft.model.objects import ObjectChange
 from knft.source.decode import decode
 from knft.source.described_kinds import LINTED_KINDS
-from tests.lint.objects import Object
 from tests.lint.test_checks import linted
 from tests.support.cluster_strategies import NAMES, endpoint_slices, nodes, services
+from tests.support.lint_objects import Object
 
 SENTENCES = {
     Check.SERVICE_WITHOUT_SLICES: Sentence.NO_SLICES,

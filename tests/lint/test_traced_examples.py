@@ -5,9 +5,10 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.cli.trace.cluster import trace
-from tests.lint.objects import DUAL, TWO_NODES, endpoint, endpoint_slice, service
-from tests.lint.test_command import POD_CIDR, invoke, write_change, written
+from tests.lint.changes import POD_CIDR, write_change
+from tests.support.lint_objects import DUAL, TWO_NODES, endpoint, endpoint_slice, service
+from tests.support.lint_reports import invoke, written
+from tests.support.traced_cluster import trace
 
 Outcomes = set[tuple[str, str, str, str]]
 _ROW = re.compile(r"^  on (.+?)  +(\S.*) → (.*); for example: (.*)$", re.MULTILINE)

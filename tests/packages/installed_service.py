@@ -7,8 +7,8 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-from tests.apiserver.certificates import CertificateAuthority
 from tests.packages.systemd_container import SystemdContainer
+from tests.support.certificates import CertificateAuthority
 from tests.support.fake_api.cluster import FakeCluster, endpoint_slice, node, service, service_cidr
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.lab.namespace import Namespace

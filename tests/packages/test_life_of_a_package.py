@@ -5,10 +5,10 @@ from pathlib import Path
 
 from knft import __version__
 from knft.cli.commands import SHELLS, cli
-from tests.demo.example_shop import EXAMPLES, FRONTEND_PODS, FRONTEND_PORT
 from tests.packages.conftest import Packages
 from tests.packages.host import Host, new_host
 from tests.packages.older import OLD_LINE, REMOVED_FILE, VERSION
+from tests.support.example_shop import EXAMPLES, FRONTEND_PODS, FRONTEND_PORT
 from tests.support.lab import plan
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab

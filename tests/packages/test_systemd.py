@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver.certificates import CertificateAuthority
 from tests.packages import roots
 from tests.packages.conftest import CHECKOUT, Packages
 from tests.packages.documented_settings import code_blocks, used_drop_in
 from tests.packages.installed_service import CONFIGURATION, KUBECONFIG, TOKEN, UNIT, Cluster, Service
 from tests.packages.systemd_container import SystemdContainer
+from tests.support.certificates import CertificateAuthority
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.log_lines import messages
 from tests.support.process_privileges import CAPABILITY_SETS, NET_ADMIN, SECCOMP_FILTER, parse_mounts, parse_status

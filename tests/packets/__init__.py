@@ -7,4 +7,4 @@ traffic during changes, or time that passes.
 import pytest
 
 # pytest explains failed assertions of these modules too.
-pytest.register_assert_rewrite("tests.packets.scenario_runner", "tests.packets.modes")
+pytest.register_assert_rewrite("tests.support.packets.scenario_runner", "tests.support.packets.modes")

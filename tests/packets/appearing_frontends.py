@@ -17,10 +17,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.packets import slow_chain
-from tests.packets.churn import ALL_BACKENDS, PODS, TARGET_PORTS, slices_between
-from tests.packets.frontends import Frontend, frontends
-from tests.packets.in_flight import (
+from tests.support.lab.clients import NONE, Connection
+from tests.support.lab.responder_process import ResponderProcess
+from tests.support.lab.topology import Lab
+from tests.support.packets import slow_chain
+from tests.support.packets.churn import ALL_BACKENDS, PODS, TARGET_PORTS, slices_between
+from tests.support.packets.frontends import Frontend, frontends
+from tests.support.packets.in_flight import (
     CLIENT_HOSTS,
     CLUSTER_POLICY,
     SHORT_DELAY_RULES,
@@ -28,11 +31,8 @@ from tests.packets.in_flight import (
     InFlightResult,
     connect_during,
 )
-from tests.packets.in_process_node import InProcessNode
-from tests.packets.programmed import service, tcp_and_udp
-from tests.support.lab.clients import NONE, Connection
-from tests.support.lab.responder_process import ResponderProcess
-from tests.support.lab.topology import Lab
+from tests.support.packets.in_process_node import InProcessNode
+from tests.support.packets.programmed import service, tcp_and_udp
 from tests.support.scenario import DEFAULT_NODE
 
 REFUSED = "ConnectionRefusedError"

@@ -7,12 +7,12 @@ from typing import cast
 from knft.explain.explanation import ExplainedFrontend, ExplainedPort
 from knft.explain.outcomes import ClientOutcome
 from knft.protocols import NFT_PROTOCOLS, Protocol
-from tests.packets.scenario_runner import MAX_ATTEMPTS, MIN_ATTEMPTS, SILENCE
 from tests.support.lab import plan
 from tests.support.lab.outcomes import Answered, Outcome, Rejected, Silent
 from tests.support.lab.outcomes import Protocol as LabProtocol
 from tests.support.lab.topology import Host, Lab
 from tests.support.lab.traffic import dial
+from tests.support.packets.scenario_runner import MAX_ATTEMPTS, MIN_ATTEMPTS, SILENCE
 from tests.support.waiting import TIMEOUT
 
 _HOSTS = {"outside": ("outside",), "pod": ("local-4",), "node": (plan.NODE.host,)}

@@ -17,7 +17,8 @@ from msgspec import structs
 from knft.nft.transaction import Transaction
 from knft.render import wide
 from tests.packets.appearing_frontends import run_first_endpoint
-from tests.packets.in_flight import (
+from tests.support.lab.topology import Lab
+from tests.support.packets.in_flight import (
     POOLS,
     InFlightResult,
     run_affinity_toggle,
@@ -25,9 +26,8 @@ from tests.packets.in_flight import (
     run_layout_changes,
     run_new_chains,
 )
-from tests.packets.many_clients import add_client_addresses
-from tests.packets.slow_chain import RULES
-from tests.support.lab.topology import Lab
+from tests.support.packets.many_clients import add_client_addresses
+from tests.support.packets.slow_chain import RULES
 
 SEED = 7
 Runs = dict[str, Callable[[], InFlightResult]]

@@ -12,14 +12,14 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from knft.render import wide
-from tests.packets.churn import LOCAL, PODS, Backend, Pool
 from tests.packets.held_packets import DROPPED, REFUSED, Point, Target
-from tests.packets.in_process_node import InProcessNode
-from tests.packets.many_clients import STICKY, sticky_for
-from tests.packets.programmed import endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.families import address
 from tests.support.lab import plan
 from tests.support.lab.topology import Lab
+from tests.support.packets.churn import LOCAL, PODS, Backend, Pool
+from tests.support.packets.in_process_node import InProcessNode
+from tests.support.packets.many_clients import STICKY, sticky_for
+from tests.support.packets.programmed import endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.scenario import DEFAULT_NODE
 
 NAME, OTHER_NAME, NUMBER, NODE_PORT = "held", "other", 99, 30099

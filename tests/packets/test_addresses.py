@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.packets.programmed import endpoints, service
 from tests.support.families import addresses
 from tests.support.knft_command import KNFT, NODE_FLAG, knft, write_manifests
 from tests.support.lab import plan
@@ -16,6 +15,7 @@ from tests.support.lab.outcomes import Answered, Outcome, Rejected
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial
+from tests.support.packets.programmed import endpoints, service
 from tests.support.scenario import VERSIONS, Scenario
 from tests.support.waiting import TIMEOUT, wait_until
 

@@ -6,9 +6,9 @@ import pytest
 
 from knft.render import affinity
 from knft.render.names import CLIENTS
-from tests.packets.many_clients import ADMIN, HTTP, PODS, STICKY, OutsideClients, clients, sticky_for
-from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.lab import plan
+from tests.support.packets.many_clients import ADMIN, HTTP, PODS, STICKY, OutsideClients, clients, sticky_for
+from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.scenario import VERSIONS
 from tests.support.waiting import wait_until
 

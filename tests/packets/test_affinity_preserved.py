@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.packets.many_clients import HTTP, PODS, STICKY, BackgroundDials, OutsideClients, clients, sticky_for
-from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp
 from tests.support.knft_command import sync_once, write_manifests
 from tests.support.lab import plan
 from tests.support.lab.traffic import NO_ANSWER
+from tests.support.packets.many_clients import HTTP, PODS, STICKY, BackgroundDials, OutsideClients, clients, sticky_for
+from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp
 from tests.support.scenario import VERSIONS, Scenario
 
 REMAINING_PODS = tuple(pod for pod in PODS if pod != "remote-1")

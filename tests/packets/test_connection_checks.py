@@ -2,11 +2,11 @@
 
 import pytest
 
-from tests.packets.churn import SERVICES, Backend
-from tests.packets.connection_checks import ConnectionChecker
-from tests.packets.frontends import Frontend
-from tests.packets.timeline import Timeline
 from tests.support.lab.clients import NONE, Connection
+from tests.support.packets.churn import SERVICES, Backend
+from tests.support.packets.connection_checks import ConnectionChecker
+from tests.support.packets.frontends import Frontend
+from tests.support.packets.timeline import Timeline
 
 SERVICES_BY_NAME = {service.name: service for service in SERVICES}
 STAYING, REMOVED, ADDED = Backend("local-1", 8080), Backend("remote-1", 8081), Backend("remote-2", 8082)

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.kernel_harness import CONFIG
 from tests.support.lab import plan
 from tests.support.lab.namespace import Namespace
@@ -16,6 +15,7 @@ from tests.support.lab.outcomes import Answered, Protocol
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import OpenConnection, dial, dial_many
+from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.scenario import VERSIONS, address
 
 HTTP = 8080

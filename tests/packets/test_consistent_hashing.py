@@ -9,13 +9,13 @@ import pytest
 from knft.interpret.jhash import hash_slot
 from knft.render.hashing import SEED
 from knft.render.maglev import maglev_table, table_size
-from tests.packets.many_clients import HTTP, PODS, STICKY, BackgroundDials, OutsideClients, clients
-from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.families import addresses
 from tests.support.lab import plan
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.outcomes import Answered, Protocol
 from tests.support.lab.traffic import dial
+from tests.support.packets.many_clients import HTTP, PODS, STICKY, BackgroundDials, OutsideClients, clients
+from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.scenario import VERSIONS, address
 
 pytestmark = [

@@ -17,9 +17,8 @@ from knft.explain.sentences import Sentence
 from knft.families import Family
 from knft.kernel.addresses import local_addresses
 from knft.sync.connection_drainer import ConnectionDrainer
-from tests.explain.sources import explained, of_objects
-from tests.packets.programmed import ProgrammedNode, endpoints, service, with_load_balancer
 from tests.packets.segments import ServiceConnection
+from tests.support.explain_sources import explained, of_objects
 from tests.support.families import addresses
 from tests.support.kernel_harness import CONFIG
 from tests.support.lab import plan
@@ -27,6 +26,7 @@ from tests.support.lab.outcomes import Answered, Outcome, Rejected, Silent
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import OpenConnection, dial
+from tests.support.packets.programmed import ProgrammedNode, endpoints, service, with_load_balancer
 from tests.support.scenario import VERSIONS
 from tests.support.waiting import TIMEOUT
 

@@ -1,7 +1,7 @@
 """Every sentence of ``knft explain`` agrees with the outcome of real packets.
 
 ``explained.yaml`` has the Services, ``CASES`` the questions. For each question, packets go to every frontend of the
-explanation, from every kind of client that it names.
+explanation, from every kind of client that it names. ``explaining_tests`` has the tests of the other sentences.
 """
 
 from collections import Counter
@@ -28,20 +28,21 @@ from knft.explain.sources import KernelSource, ObjectSource
 from knft.families import FAMILY_OF_VERSION
 from knft.model.endpoint import endpoint_key
 from knft.render.names import CLIENTS, TABLE
-from tests.explain.statements import checked_statements
-from tests.explain.used_endpoints import check_used_endpoints
-from tests.packets.captured import Captured
 from tests.packets.connected_clients import Clients
 from tests.packets.explained_cases import CASES, Case, Direct
-from tests.packets.modes import Nftables
-from tests.packets.scenario_runner import MIN_ATTEMPTS, ScenarioRunner, scenario_runner
+from tests.packets.explaining_tests import OTHER_TESTS, named_sentences
+from tests.support.explain_statements import checked_statements
 from tests.support.families import address, in_family
 from tests.support.knft_command import NODE_FLAG
 from tests.support.lab import plan
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.outcomes import Answered, Rejected, Silent
 from tests.support.lab.topology import Lab
+from tests.support.packets.captured import Captured
+from tests.support.packets.modes import Nftables
+from tests.support.packets.scenario_runner import MIN_ATTEMPTS, ScenarioRunner, scenario_runner
 from tests.support.scenario import VERSIONS, Scenario, read_file
+from tests.support.used_endpoints import check_used_endpoints
 
 pytestmark = pytest.mark.kernel
 
@@ -50,66 +51,16 @@ SCENARIO, WITHOUT_NODE_PORTS = read_file(Path(__file__).with_name("explained.yam
 
 S = Sentence
 _LARGE_PORTS, _LARGE_ADDRESSES, _ENDPOINTS = 500, 101, 151
-IN_OTHER_TESTS = frozenset(
-    {
-        S.NO_NODE_PORT_ADDRESS,
-        S.NO_PORTS,
-        S.UNSERVED_DROPPED,
-        S.KERNEL_NO_SERVICE,
-        S.KERNEL_NO_SUCH_PORT,
-        S.KERNEL_UNALLOCATED,
-        S.KERNEL_NOT_A_FRONTEND,
-        S.KERNEL_NODE_ADDRESS,
-        S.KERNEL_NO_NODE_PORT,
-        S.KERNEL_SERVED,
-        S.KERNEL_UNSERVED,
-        S.KERNEL_EQUAL,
-        S.KERNEL_DIFFERENT,
-        S.KERNEL_EXTRA,
-        S.KERNEL_NO_TABLE,
-        S.KERNEL_HAS_NONE,
-        S.NO_CLUSTER_IP_IN_FAMILY,
-        S.PODS_OF_THIS_NODE,
-        S.PINNED,
-        S.NOT_PINNED,
-        S.NO_AFFINITY,
-        S.NO_FRONTEND_OF_FAMILY,
-    }
-)
-"""The sentences of the tests below the one of ``CASES``."""
-WITHOUT_PACKETS = frozenset(
-    {
-        S.HEALTH_CHECK_PORT,
-        S.KERNEL_UNREAD,
-        S.UNKNOWN_SERVICE,
-        S.NEVER_SYNCED,
-        S.SYNC_PENDING,
-        S.SYNC_FAILED,
-        S.TABLE_CHANGED,
-        S.TABLE_LEFT,
-        S.QUARANTINED,
-    }
-)
-"""The sentences about the running knft and its syncs, which ``tests/comparison/test_running.py`` produces.
-
-One has packets of another test: ``tests/serve/test_service_health.py``.
-"""
-WITH_OTHER_PACKETS = frozenset(
-    {
-        S.INVALID_DROPPED,
-        S.RESETS_CONNECTIONS,
-        S.SERVED_ON_LOOPBACK,
-        S.NODE_PORT_ON_LOOPBACK,
-        S.NODE_PORT_REJECTED_ON_LOOPBACK,
-    }
-)
-"""The sentences whose packets ``test_invalid_packets``, ``test_draining`` and ``test_loopback_nodeports`` send."""
 
 
 def test_every_sentence_has_packets() -> None:
-    assert {sentence for case in CASES for sentence in case.sentences} | IN_OTHER_TESTS == (
-        set(Sentence) - WITHOUT_PACKETS - WITH_OTHER_PACKETS
-    )
+    in_other_tests = {sentence for sentences in OTHER_TESTS.values() for sentence in sentences}
+    assert {sentence for case in CASES for sentence in case.sentences} | in_other_tests == set(Sentence)
+
+
+@pytest.mark.parametrize("test", OTHER_TESTS)
+def test_other_test_names_its_sentences(test: str) -> None:
+    assert set(OTHER_TESTS[test]) <= named_sentences(test)
 
 
 def _large_objects() -> list[dict[str, Any]]:
@@ -270,13 +221,10 @@ def test_explanations_from_the_kernel_alone_have_the_same_outcomes(explained: Ex
                 other = in_rules[port.port, port.protocol, port.family]
                 assert _outcomes(port) == _outcomes(other), case.what
                 assert port.affinity_seconds == other.affinity_seconds
-    stated = {each for each in IN_OTHER_TESTS if each.name.startswith("KERNEL_")} - {
-        S.KERNEL_EQUAL,
-        S.KERNEL_DIFFERENT,
-        S.KERNEL_EXTRA,
-        S.KERNEL_NO_TABLE,
-        S.KERNEL_HAS_NONE,
-    }
+    stated = (
+        *(S.KERNEL_NO_SERVICE, S.KERNEL_NO_SUCH_PORT, S.KERNEL_UNALLOCATED, S.KERNEL_NOT_A_FRONTEND),
+        *(S.KERNEL_NODE_ADDRESS, S.KERNEL_NO_NODE_PORT, S.KERNEL_SERVED, S.KERNEL_UNSERVED),
+    )
     assert {each.kind for each in stated} <= kinds
 
 
@@ -303,13 +251,13 @@ def test_rules_of_the_kernel_are_compared_with_those_of_the_objects(explained: E
     rules = kernel_rules(captured.rule_sets, captured.node_addresses)
     what = "served"
     equal = explain(parse_query(what), explained.objects, rules)
-    assert [each.kind for each in equal.kernel] == ["kernel_equal"]
+    assert [each.kind for each in equal.kernel] == [S.KERNEL_EQUAL.kind]
 
     text = (explained.runner.folder / "objects.yaml").read_text()
     (tmp_path / "objects.yaml").write_text(text.replace("nodePort: 30020", "nodePort: 30021"))
     changed = _object_source(tmp_path, SCENARIO, captured)
     found = explain(parse_query(what), changed, rules)
-    assert {each.kind for each in found.kernel} == {"kernel_different", "kernel_extra"}
+    assert {each.kind for each in found.kernel} == {S.KERNEL_DIFFERENT.kind, S.KERNEL_EXTRA.kind}
     texts = " ".join(each.text for each in found.kernel)
     assert ":30021/tcp" in texts
     assert ":30020/tcp" in texts
@@ -318,16 +266,16 @@ def test_rules_of_the_kernel_are_compared_with_those_of_the_objects(explained: E
     assert isinstance(explained.clients.dial("outside", node, 30020), Answered)
 
     unallocated = explain(parse_query("10.96.0.99"), explained.objects, rules)
-    assert [each.kind for each in unallocated.kernel] == ["kernel_has_none"]
+    assert [each.kind for each in unallocated.kernel] == [S.KERNEL_HAS_NONE.kind]
     assert explained.clients.dial("outside", "10.96.0.99", 80, silent=True) == Silent()
 
     only_ipv4 = kernel_rules({4: captured.rule_sets[4]}, captured.node_addresses)
     missing = explain(parse_query(what), explained.objects, only_ipv4)
-    assert [each.kind for each in missing.kernel] == ["kernel_no_table"]
+    assert [each.kind for each in missing.kernel] == [S.KERNEL_NO_TABLE.kind]
     address_of_it = explain(
         parse_query("fd00:10:96::20"), kernel_source({4: captured.rule_sets[4]}, captured.node_addresses)
     )
-    assert [each.kind for each in address_of_it.conclusion] == ["kernel_no_table"]
+    assert [each.kind for each in address_of_it.conclusion] == [S.KERNEL_NO_TABLE.kind]
 
 
 def _of_client(explained: Explained, what: str, client: str) -> Explanation:
@@ -390,7 +338,7 @@ def test_connections_are_counted_by_endpoint(explained: Explained, version: plan
 def test_service_has_no_rules_in_a_family_without_a_cluster_ip(explained: Explained) -> None:
     """Although the Service has an IPv6 slice with an endpoint."""
     found = explained.explain("[$remote-4]:8088", 6)
-    assert [each.kind for each in found.conclusion] == ["endpoint_of_unserved", "no_cluster_ip_in_family"]
+    assert [each.kind for each in found.conclusion] == [S.ENDPOINT_OF_UNSERVED.kind, S.NO_CLUSTER_IP_IN_FAMILY.kind]
     assert explained.clients.dial("outside", address("cluster.73", 6), 80, silent=True) == Silent()
     assert isinstance(explained.clients.dial("outside", address("cluster.73", 4), 80), Answered)
 
@@ -418,19 +366,23 @@ def test_node_ports_that_no_address_accepts(node: Node) -> None:
             for port in explained.explain("served", version).ports
             if port.family == FAMILY_OF_VERSION[version].value
         )
-        assert [each.kind for each in port.problems] == ["no_node_port_address"]
+        assert [each.kind for each in port.problems] == [S.NO_NODE_PORT_ADDRESS.kind]
         own = plan.NODE.lan.of(version)
         assert explained.clients.dial("outside", own, 30020) == Rejected("reset")
         missing = explained.explain(f"[{own}]:30020", version)
-        assert [each.kind for each in missing.conclusion] == ["node_port_elsewhere"]
+        assert [each.kind for each in missing.conclusion] == [S.NODE_PORT_ELSEWHERE.kind]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_service_without_ports_is_dropped(node: Node, version: plan.Version) -> None:
     """A server answers at its address, unless knft drops the packets."""
     explained = node.load(WITHOUT_NODE_PORTS)
-    assert {"no_ports"} == _kinds(explained.explain("portless", version))
+    assert {S.NO_PORTS.kind} == _kinds(explained.explain("portless", version))
     found = explained.explain("[$cluster.99]:80", version)
-    assert [each.kind for each in found.conclusion] == ["of_unserved", "no_ports", "unserved_dropped"]
+    assert [each.kind for each in found.conclusion] == [
+        S.OF_UNSERVED.kind,
+        S.NO_PORTS.kind,
+        S.UNSERVED_DROPPED.kind,
+    ]
     assert {outcome.fate for outcome in found.outcomes} == {"dropped"}
     explained.clients.check(found.outcomes, address("cluster.99", version), 80, "TCP")

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.packets.kill_and_restart import RestartedKnft
-from tests.packets.many_clients import HTTP, PODS
-from tests.packets.programmed import endpoints, service, tcp_and_udp
 from tests.support.knft_command import knft, write_manifests
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial_each
+from tests.support.packets.kill_and_restart import RestartedKnft
+from tests.support.packets.many_clients import HTTP, PODS
+from tests.support.packets.programmed import endpoints, service, tcp_and_udp
 from tests.support.scenario import VERSIONS, Scenario, address
 from tests.support.waiting import wait_until
 

@@ -14,14 +14,14 @@ from knft.render import wide
 from tests.packets.folded import folded
 from tests.packets.held_packets import SILENT, Held, PacketHolder, Point, Target, other_cpus
 from tests.packets.held_scenarios import BACKENDS, CLIENT, OWN, PORTS, UNTRANSLATED, Scenario, Step, scenarios, sticky
-from tests.packets.in_process_node import InProcessNode
 from tests.packets.phase_losses import CLEANUP_LOSSES, NEW_CHAINS_LOSSES, Loss, table
 from tests.support.lab import plan
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
+from tests.support.packets.in_process_node import InProcessNode
 from tests.support.scenario import UNALLOCATED, UNPROXIED
-from tests.sync.transaction_counts import CHANGES, DOCUMENT, Counts
-from tests.sync.transaction_log import Phase, TransactionLog
+from tests.support.transaction_counts import CHANGES, DOCUMENT, Counts
+from tests.support.transaction_log import Phase, TransactionLog
 
 SERVICE_CIDR = {
     "apiVersion": "networking.k8s.io/v1",

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.packets.appearing_frontends import run_appearing, run_first_endpoint, run_first_syncs
-from tests.packets.in_flight import (
+from tests.support.lab.topology import Lab
+from tests.support.packets.in_flight import (
     assert_none_lost,
     run_affinity_toggle,
     run_hairpin,
@@ -13,7 +14,6 @@ from tests.packets.in_flight import (
     run_new_chains,
     run_scaling,
 )
-from tests.support.lab.topology import Lab
 
 pytestmark = pytest.mark.kernel
 

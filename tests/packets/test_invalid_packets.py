@@ -20,14 +20,14 @@ from knft.explain.query import parse_query
 from knft.explain.sentences import Sentence
 from knft.families import Family
 from knft.serve.invalid_packets import InvalidPackets
-from tests.packets.captured import capture_nftables
-from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp
 from tests.packets.segments import ServiceConnection
 from tests.support.families import address
 from tests.support.kernel_harness import CONFIG
 from tests.support.knft_command import knft, sync_once, write_manifests
 from tests.support.lab.plan import Version
 from tests.support.lab.topology import Lab
+from tests.support.packets.captured import capture_nftables
+from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp
 from tests.support.scenario import VERSIONS, Scenario
 from tests.support.waiting import wait_until
 
@@ -105,13 +105,14 @@ def test_packet_outside_the_window_is_not_translated_and_resets_the_connection(
 def test_connection_survives_a_packet_outside_the_window_that_is_dropped(
     node: SwitchedNode, connection: ServiceConnection
 ) -> None:
-    """The option is turned on and off while the connection is open; a restart keeps the count.
+    """The option is turned on and off while the connection is open, as explanations say; a restart keeps the count.
 
     A late segment of an earlier test's connection is INVALID and counts too, so the counts have no upper bound.
     """
     node.switch(DROPPING)
     end = _trace(node, connection)
     assert (end["fate"], end["why"]) == ("dropped", "the packet's conntrack state is invalid")
+    assert _notes(node) == {(Sentence.INVALID_DROPPED.kind,)}
     first = _dropped_after_segment(node, connection)
     node.switch(DROPPING)
     assert _dropped_after_segment(node, connection) > first
@@ -120,7 +121,15 @@ def test_connection_survives_a_packet_outside_the_window_that_is_dropped(
     assert in_other.startswith("ct state invalid counter packets 0 bytes 0 drop")
     node.switch(CONFIG)
     assert node.rules() == []
+    assert _notes(node) == {()}
     connection.exchange()
+
+
+def _notes(node: SwitchedNode) -> set[tuple[str, ...]]:
+    """Return the notes that ``knft explain`` has for each of the Service ports, from the rules in the kernel."""
+    captured = capture_nftables(node.namespace)
+    found = explain(parse_query("web"), kernel_source(captured.rule_sets, captured.node_addresses))
+    return {tuple(note.kind for note in port.notes) for port in found.ports}
 
 
 def _dropped_after_segment(node: SwitchedNode, connection: ServiceConnection) -> int:
@@ -149,17 +158,6 @@ def test_liberal_conntrack_translates_a_packet_outside_the_window(
         connection.exchange()
     finally:
         node.namespace.sysctl(LIBERAL, 0)
-
-
-def test_explanation_says_that_invalid_packets_are_dropped(node: SwitchedNode) -> None:
-    def notes() -> list[list[str]]:
-        captured = capture_nftables(node.namespace)
-        found = explain(parse_query("web"), kernel_source(captured.rule_sets, captured.node_addresses))
-        return [[note.kind for note in port.notes] for port in found.ports]
-
-    assert notes() == [[]] * 4
-    node.switch(DROPPING)
-    assert notes() == [[Sentence.INVALID_DROPPED.kind]] * 4
 
 
 def test_rule_is_left_out_if_conntrack_is_liberal_at_start(node: SwitchedNode, tmp_path: Path) -> None:

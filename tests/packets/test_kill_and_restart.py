@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.packets.kill_and_restart import run_kills
-from tests.packets.manifest_knft import IDLE
 from tests.support.lab.topology import Lab
+from tests.support.packets.kill_and_restart import run_kills
+from tests.support.packets.manifest_knft import IDLE
 
 KILLS = 20
 PAUSE = 0.004

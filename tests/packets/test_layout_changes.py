@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from knft.render import affinity, wide
-from tests.packets.connections_under_churn import run_churn
-from tests.packets.in_flight import assert_none_lost, run_layout_changes
 from tests.support.lab.topology import Lab
+from tests.support.packets.connections_under_churn import run_churn
+from tests.support.packets.in_flight import assert_none_lost, run_layout_changes
 
 CONNECTIONS = 21_000
 EVERY_SERVICE, USUAL = 0, wide.COPIES_FACTOR

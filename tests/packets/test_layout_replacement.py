@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.packets.kill_and_restart import ENDLESS, RestartedKnft
-from tests.packets.manifest_knft import NftMonitor
-from tests.packets.many_clients import HTTP, PODS, STICKY, clients
-from tests.packets.programmed import endpoints, service, tcp_and_udp
 from tests.support.knft_command import knft, write_manifests
 from tests.support.lab.clients import NONE, ClientProcesses, ClientTarget
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial_each
+from tests.support.packets.kill_and_restart import ENDLESS, RestartedKnft
+from tests.support.packets.manifest_knft import NftMonitor
+from tests.support.packets.many_clients import HTTP, PODS, STICKY, clients
+from tests.support.packets.programmed import endpoints, service, tcp_and_udp
 from tests.support.scenario import VERSIONS, Scenario, address
 
 STICKY_CLIENTS = 250

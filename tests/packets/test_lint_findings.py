@@ -20,11 +20,11 @@ from knft.lint.lint import lint
 from knft.lint.manifests import manifests_of
 from knft.lint.report import Finding
 from knft.source.described_kinds import LINTED_KINDS
-from tests.packets.modes import Nftables
-from tests.packets.scenario_runner import scenario_runner
 from tests.support.families import address
 from tests.support.lab import plan
 from tests.support.lab.topology import Lab
+from tests.support.packets.modes import Nftables
+from tests.support.packets.scenario_runner import scenario_runner
 from tests.support.scenario import Packet, Scenario, read_file
 
 pytestmark = pytest.mark.kernel

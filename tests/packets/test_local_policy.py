@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.background import run_in_background
 from tests.support.lab.outcomes import Protocol
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import NO_ANSWER, DialTarget, dial_at_once
+from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.scenario import VERSIONS, address
 from tests.support.waiting import TIMEOUT
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from knft.explain.sentences import Sentence
 from knft.families import Family
-from tests.packets.programmed import endpoints, service, tcp_and_udp
 from tests.support.families import address, in_both
 from tests.support.knft_command import KNFT, NODE_FLAG, knft, write_manifests
 from tests.support.lab.outcomes import Answered, Rejected
@@ -19,6 +19,7 @@ from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial, dial_many
 from tests.support.logged_process import LoggedProcess
+from tests.support.packets.programmed import endpoints, service, tcp_and_udp
 from tests.support.scenario import VERSIONS, Scenario
 from tests.support.waiting import TIMEOUT, wait_until
 
@@ -117,7 +118,8 @@ def test_udp_is_rejected_although_a_process_has_the_port(node: LoopbackNode, ver
     assert _rejected(node, version, "udp") == (2 if version == 4 else 1)
     assert _rejected(node, version, "sctp") == 0
     where = _where(version)
-    (conclusion,) = json.loads(knft(node.node.namespace, "explain", f"{where}/udp", "-o", "json").stdout)["conclusion"]
+    (conclusion,) = _explained(node, f"{where}/udp")["conclusion"]
+    assert conclusion["kind"] == Sentence.NODE_PORT_REJECTED_ON_LOOPBACK.kind
     assert conclusion["text"] == (
         f"{where}/udp is the NodePort of default/web:http-udp, which is not served at loopback addresses: packets are "
         "rejected"
@@ -167,6 +169,10 @@ def _rejected(node: LoopbackNode, version: Version, protocol: str) -> int:
 
 def _where(version: Version) -> str:
     return f"{'127.0.0.1' if version == 4 else '[::1]'}:{NODE_PORT}"
+
+
+def _explained(node: LoopbackNode, what: str) -> dict[str, Any]:
+    return dict(json.loads(knft(node.node.namespace, "explain", what, "-o", "json").stdout))
 
 
 def _traced(node: LoopbackNode, version: Version, protocol: str) -> list[str]:
@@ -255,12 +261,15 @@ def test_restart_serves_again(node: LoopbackNode) -> None:
 def test_commands_tell_what_a_client_gets(node: LoopbackNode, version: Version) -> None:
     """``explain`` knows the settings of the running knft; ``trace`` follows the rules, which do not translate."""
     node.wait_for(lambda: node.server_at(version) == "remote-1")
-    where = "127.0.0.1" if version == 4 else "[::1]"
-    explained = knft(node.node.namespace, "explain", f"{where}:{NODE_PORT}").stdout
-    assert explained.startswith(
-        f"{where}:{NODE_PORT}/tcp is the NodePort of default/web:http-tcp, which a process of knft serves"
+    where = _where(version)
+    explained = _explained(node, where)
+    conclusion = explained["conclusion"][0]
+    assert conclusion["kind"] == Sentence.NODE_PORT_ON_LOOPBACK.kind
+    assert conclusion["text"].startswith(
+        f"{where}/tcp is the NodePort of default/web:http-tcp, which a process of knft serves"
     )
-    assert f"a process of knft serves the NodePort at {where}:{NODE_PORT}, too" in " ".join(explained.split())
+    notes = {note["kind"]: note["text"] for port in explained["ports"] for note in port["notes"]}
+    assert notes[Sentence.SERVED_ON_LOOPBACK.kind].startswith(f"a process of knft serves the NodePort at {where}, too")
     assert _traced(node, version, "tcp") == ["delivered"]
 
 

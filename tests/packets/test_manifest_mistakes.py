@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.packets.manifest_knft import ManifestKnft
-from tests.packets.programmed import endpoints, service, tcp_and_udp
 from tests.support.families import VERSIONS, address
 from tests.support.knft_command import KNFT, knft
 from tests.support.lab.clients import NONE, ClientProcesses, ClientTarget
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
+from tests.support.packets.manifest_knft import ManifestKnft
+from tests.support.packets.programmed import endpoints, service, tcp_and_udp
 from tests.support.scenario import Scenario
 
 pytestmark = pytest.mark.kernel

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.packets.mode_differences import DOCUMENTATION, WITHOUT_PACKET, difference_names, with_table
+from tests.support.packets.mode_differences import DOCUMENTATION, WITHOUT_PACKET, difference_names, with_table
 from tests.support.scenario import Expectation, read_scenarios
 
 MODES = ("iptables", "ipvs")

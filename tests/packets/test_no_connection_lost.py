@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.packets.connections_under_churn import run_churn
-from tests.packets.frontends import CLIENTS, frontends
 from tests.support.lab.topology import Lab
+from tests.support.packets.connections_under_churn import run_churn
+from tests.support.packets.frontends import CLIENTS, frontends
 
 CONNECTIONS = 60_000
 """Shared equally by the clients."""

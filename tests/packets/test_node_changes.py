@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.families import addresses
 from tests.support.kernel_harness import CONFIG
 from tests.support.lab import plan
@@ -15,6 +14,7 @@ from tests.support.lab.outcomes import Answered, Outcome, Silent
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial
+from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.scenario import DEFAULT_NODE, VERSIONS, address
 from tests.support.waiting import TIMEOUT
 

@@ -5,8 +5,8 @@ Scenarios compare outcomes; this module compares the rules on the way there, in 
 
 import pytest
 
-from tests.packets.rule_hits import SENT_PACKETS, SPECIAL_CHAINS, compare
 from tests.support.lab.topology import Lab
+from tests.support.packets.rule_hits import SENT_PACKETS, SPECIAL_CHAINS, compare
 
 pytestmark = pytest.mark.kernel
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.packets.modes import Iptables
-from tests.packets.scenario_runner import ScenarioRunner, packet_parameters, scenario_runner
 from tests.support.lab import plan
 from tests.support.lab.topology import Lab
+from tests.support.packets.modes import Iptables
+from tests.support.packets.scenario_runner import ScenarioRunner, packet_parameters, scenario_runner
 from tests.support.scenario import Packet, Scenario, read_scenarios
 
 pytestmark = pytest.mark.kernel

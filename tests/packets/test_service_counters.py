@@ -3,14 +3,19 @@
 import itertools
 import socket
 import struct
+import sys
 import threading
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from msgspec import structs
+from prometheus_client.parser import text_string_to_metric_families
 
 import tests.support.kernel_harness
 from knft.config import Config
@@ -20,15 +25,18 @@ from knft.serve.connection_totals import Connections
 from knft.serve.service_counters import ServiceCounters
 from knft.serve.timestamp import now
 from knft.sync.report import SyncReport
-from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.kernel_harness import CONFIG
+from tests.support.knft_command import knft, write_manifests
+from tests.support.lab.links import flush_conntrack
 from tests.support.lab.outcomes import Answered, Outcome, Protocol, Rejected, Silent
 from tests.support.lab.plan import Version
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import NO_ANSWER, dial, dial_many
-from tests.support.scenario import VERSIONS, address
-from tests.support.waiting import TIMEOUT
+from tests.support.packets.manifest_knft import ManifestKnft
+from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
+from tests.support.scenario import VERSIONS, Scenario, address
+from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.kernel
 COUNTED = structs.replace(CONFIG, service_counters=True)
@@ -45,6 +53,16 @@ RESET_PORT, SOURCE_PORT = 8081, 40000
 SOURCE_PORTS = itertools.cycle(range(1024, 65536))
 """Ports in turn: those that the kernel chooses can have a conntrack entry, and such a connection may not be counted.
 See docs/operations/metrics.md#service-connections."""
+
+FREQUENT_READINGS = """
+from knft.cli.main import main
+from knft.serve import kernel_counters
+
+kernel_counters.READ_SECONDS = 0.1
+main()
+"""
+METRICS_ADDRESS = "127.0.0.1:10249"
+FLAGS = ("--service-counters", "--metrics-bind-address", METRICS_ADDRESS)
 
 
 class CountedNode(ProgrammedNode):
@@ -114,6 +132,7 @@ class CountedConnections:
         )
         self._source_ports = itertools.count(20000)
         self.made: Counter[ServicePortName] = Counter()
+        self.rejected: Counter[ServicePortName] = Counter()
 
     def connect(self, expected: type[Outcome] | None = Answered, *, clients: Sequence[str] = CLIENTS) -> None:
         """Connect each client to each frontend once."""
@@ -122,9 +141,10 @@ class CountedConnections:
             found = dial(client_host, address(name, version), port, protocol, source_port=source_port)
             assert expected is None or isinstance(found, expected), (client, name, protocol, found)
             self.made[_name(self._service, protocol)] += 1
+            self.rejected[_name(self._service, protocol)] += isinstance(found, Rejected)
 
     def totals(self) -> dict[ServicePortName, Connections]:
-        return {name: Connections(count) for name, count in self.made.items()}
+        return {name: Connections(count, rejected=self.rejected[name]) for name, count in self.made.items()}
 
 
 def test_connections_to_all_frontends_are_counted_once_over_scaling_and_restarts(node: CountedNode) -> None:
@@ -147,13 +167,78 @@ def test_connections_to_all_frontends_are_counted_once_over_scaling_and_restarts
     assert sum(connections.new for *_, connections in by_frontend) == sum(dialled.made.values())
 
 
+def test_connections_are_counted_once_although_knft_is_killed(lab: Lab, tmp_path: Path) -> None:
+    """Those before the kill, those while no knft runs, and those of the next process, which has other endpoints."""
+    dialled, expected = CountedConnections(lab, "web", 90), None
+    with Responders() as servers, KilledKnft(lab, tmp_path) as killed:
+        for pod, protocol in itertools.product(PODS, PROTOCOLS):
+            servers.serve(lab.host(pod), PORT, protocol)
+        for pods in (PODS[:1], (), PODS):
+            killed.write([_service("web", 90, NODE_PORT), endpoints("web", *pods, http=PORT)])
+            if expected is not None:
+                dialled.connect(expected)
+            expected = Answered if pods else Rejected
+            with killed.running():
+                dialled.connect(expected)
+                killed.wait_until_counted("connections", dialled.made)
+                killed.wait_until_counted("refused_connections", dialled.rejected)
+
+
+class KilledKnft:
+    """The node under test with ``knft run --service-counters``, a process that is killed; a context manager."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self._namespace, self._folder = lab.host("node").namespace, folder
+        self._manifests = folder / "manifests"
+        self._manifests.mkdir()
+
+    def __enter__(self) -> Self:
+        flush_conntrack(self._namespace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the tables."""
+        knft(self._namespace, "cleanup")
+
+    def write(self, objects: list[dict[str, Any]]) -> None:
+        write_manifests(self._manifests, Scenario("", objects, ()).manifests())
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Start knft, and kill it at the end of the block."""
+        program = (sys.executable, "-P", "-c", FREQUENT_READINGS)
+        process = ManifestKnft(self._namespace, self._manifests, self._folder / "log", program, flags=FLAGS)
+        try:
+            process.wait_for_full_syncs()
+            yield
+        finally:
+            process.kill()
+
+    def wait_until_counted(self, what: str, expected: Counter[ServicePortName]) -> None:
+        """Wait until a metric has as many connections as expected, and compare them by the names of the ports."""
+        wait_until(lambda: self._scrape(what).total() >= expected.total(), f"not counted: {expected}")
+        assert self._scrape(what) == Counter({name.port: count for name, count in expected.items()})
+
+    def _scrape(self, what: str) -> Counter[str]:
+        try:
+            with (
+                self._namespace.entered(),
+                urllib.request.urlopen(f"http://{METRICS_ADDRESS}/metrics", timeout=TIMEOUT) as response,
+            ):
+                text = response.read().decode()
+        except OSError:
+            return Counter()
+        samples = [sample for metric in text_string_to_metric_families(text) for sample in metric.samples]
+        name = f"knft_service_{what}_total"
+        return Counter({each.labels["port"]: int(each.value) for each in samples if each.name == name})
+
+
 def test_rejected_and_dropped_connections_are_counted(node: CountedNode) -> None:
     dialled = CountedConnections(node.lab, "web", 90)
     node.apply([_service("web", 90, NODE_PORT), endpoints("web", http=PORT)])
     dialled.connect(Rejected)
-    count = dialled.made[_name("web", "tcp")]
-    rejected = Connections(count, rejected=count)
-    assert node.read() == {_name("web", protocol): rejected for protocol in PROTOCOLS}
+    count = dialled.rejected[_name("web", "tcp")]
+    assert node.read() == dialled.totals()
     # With policy Local and no local endpoint, clients from outside the cluster are dropped, and pods are served.
     node.apply([_service("web", 90, NODE_PORT, externalTrafficPolicy="Local"), endpoints("web", "remote-1", http=PORT)])
     dialled.connect(clients=("local-3", "node"))

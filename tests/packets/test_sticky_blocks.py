@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from knft.render import affinity, fragment, pools
-from tests.packets.many_clients import HTTP, PODS, STICKY, OutsideClients, clients
-from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp
 from tests.support.lab import plan
+from tests.support.packets.many_clients import HTTP, PODS, STICKY, OutsideClients, clients
+from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp
 
 pytestmark = [pytest.mark.kernel, pytest.mark.parametrize(("version", "protocol"), [(4, "tcp"), (6, "udp")])]
 

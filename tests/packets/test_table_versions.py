@@ -15,11 +15,6 @@ from knft.families import Family
 from knft.nft.codec.listed_table import is_declared_as
 from knft.nft.codec.listing import parse_listing
 from knft.render import layout
-from tests.packets.manifest_knft import ManifestKnft, NftMonitor
-from tests.packets.many_clients import HTTP, clients
-from tests.packets.programmed import endpoints, service, tcp_and_udp
-from tests.packets.released_layout import CLUSTER, FAMILIES, PODS, released_program, released_table, unpack_released
-from tests.packets.table_facts import differences, table_facts
 from tests.support.knft_command import knft, write_manifests
 from tests.support.lab.clients import NONE, ClientProcesses, ClientTarget, Connection
 from tests.support.lab.links import flush_conntrack
@@ -28,6 +23,18 @@ from tests.support.lab.plan import Version
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import OpenConnection, dial_each
+from tests.support.packets.manifest_knft import ManifestKnft, NftMonitor
+from tests.support.packets.many_clients import HTTP, clients
+from tests.support.packets.programmed import endpoints, service, tcp_and_udp
+from tests.support.packets.released_layout import (
+    CLUSTER,
+    FAMILIES,
+    PODS,
+    released_program,
+    released_table,
+    unpack_released,
+)
+from tests.support.packets.table_facts import differences, table_facts
 from tests.support.scenario import VERSIONS, Scenario, address
 
 STICKY_CLIENTS = 100

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.leftovers import leftovers
+from tests.support import leftovers
 from tests.support.knft_command import knft, sync_once, write_manifests
 from tests.support.lab import plan
 from tests.support.lab.links import flush_conntrack

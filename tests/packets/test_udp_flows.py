@@ -14,7 +14,6 @@ from knft.config import Config
 from knft.families import Family
 from knft.kernel.addresses import local_addresses
 from knft.sync.flow_cleaner import FlowCleaner
-from tests.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.conntrack_entries import Entry, entry_ids
 from tests.support.families import addresses
 from tests.support.kernel_harness import CONFIG
@@ -23,6 +22,7 @@ from tests.support.lab.outcomes import Answered, Outcome, Rejected
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import OpenConnection, dial
+from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.scenario import VERSIONS
 from tests.support.waiting import TIMEOUT
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from knft.render import wide
-from tests.packets.modes import NftablesInProcess
-from tests.packets.scenario_runner import ScenarioRunner, packet_parameters, scenario_runner
 from tests.support.lab import plan
 from tests.support.lab.topology import Lab
+from tests.support.packets.modes import NftablesInProcess
+from tests.support.packets.scenario_runner import ScenarioRunner, packet_parameters, scenario_runner
 from tests.support.scenario import Packet, Scenario, read_scenarios
 
 NAMES = ("affinity", "external-addresses", "hairpin", "no-endpoints", "policies", "source-ranges", "udp")

@@ -19,8 +19,6 @@ from knft.interpret.compare.partition import Piece, outcome_shares, partition
 from knft.interpret.mentioned_values import MentionedValues
 from knft.interpret.outcomes import Disposition, Outcome, PacketFields, overlap
 from knft.interpret.ranges import contains, intersection, single
-from tests.configuration.loading import load
-from tests.packets.captured import node_addresses
 from tests.parity.dial import Target
 from tests.parity.nodes import KubeProxyNode, ParityNode
 from tests.parity.packets import source_address
@@ -28,6 +26,8 @@ from tests.parity.predicted_results import allowed_kinds, refusals_of
 from tests.parity.random_cluster import FIRST_NODE_PORT, Settings
 from tests.support.knft_command import KNFT, NODE_FLAG
 from tests.support.lab import plan
+from tests.support.loaded_settings import load
+from tests.support.packets.captured import node_addresses
 
 _VERSIONS: tuple[IpVersion, ...] = (4, 6)
 _PROTOCOLS = {"tcp": 6, "udp": 17}

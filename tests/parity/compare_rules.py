@@ -4,12 +4,12 @@ import re
 from operator import itemgetter
 from pathlib import Path
 
-from tests.compat.iptables_programs import without_nfacct
-from tests.packets.captured import node_addresses
 from tests.parity.nodes import ParityNode
 from tests.parity.random_cluster import Settings
+from tests.support.iptables_programs import without_nfacct
 from tests.support.knft_command import KNFT, NODE_FLAG
 from tests.support.lab.namespace import Namespace
+from tests.support.packets.captured import node_addresses
 
 _FAMILIES = {"ipv4": "iptables-save", "ipv6": "ip6tables-save"}
 # iptables-save writes two spaces before the name of a counter.

@@ -15,7 +15,7 @@ from knft.preflight.checks import check
 from knft.preflight.facts import ConfigurationFacts, ConntrackFacts, Facts, Unread
 from knft.preflight.report import Finding, State
 from knft.proxy_mode import Mode
-from tests.preflight.facts import (
+from tests.support.node_facts import (
     CONNTRACK,
     DIFF,
     HOST,
@@ -38,6 +38,8 @@ DIFFERENT = DifferenceGroup("endpoints", "shop/web:http", None, "other endpoints
 ELSEWHERE = DifferenceGroup("verdict", "", None, "dropped", classes=3)
 UNDECIDED = DifferenceGroup("undecided", "shop/web:http", None, "uninterpreted", classes=1)
 EXPECTED = DifferenceGroup("expected", "shop/web:http", "undefined port", "rejected", classes=4)
+
+WITHOUT_NODE = replace(objects(), has_node=False)
 
 
 def findings(facts: Facts, name: str) -> tuple[Finding, ...]:
@@ -97,6 +99,11 @@ def test_every_point_of_a_ready_node_is_ok() -> None:
             "ready, with 1 warning, as far as checked: comparison was not checked",
         ),
         (in_mode(Mode.IPVS), "ready", "ready, with 1 warning"),
+        (
+            ready_except(cluster=replace(WITHOUT_NODE, node_problems=("no Node",))),
+            "ready",
+            "ready, with 1 warning, as far as checked: node was not checked",
+        ),
         (in_mode(Mode.IPTABLES, Mode.IPVS), "ready", "ready, with 2 warnings"),
         (host(unsupported="no nat"), "not ready", "not ready: 1 problem, in kernel"),
         (with_findings(), "not ready", "not ready: 2 problems, in conntrack and comparison"),
@@ -235,6 +242,7 @@ def test_verdict_is_that_of_the_worst_finding(facts: Facts, verdict: str, summar
         ("node", ready_except(cluster=NO_INPUT), "not checked", "no objects were given"),
         ("node", ready_except(cluster=NOT_READ), "not checked", "the kernel refused"),
         ("node", ready_except(cluster=replace(objects(), node_problems=("no Node",))), "warning", "no Node"),
+        ("node", ready_except(cluster=WITHOUT_NODE), "not checked", "the objects have no Node 'node-1', so the comp"),
         ("comparison", with_comparison(NO_INPUT), "not checked", "no objects were given"),
         ("comparison", with_comparison(NOT_READ), "not checked", "the kernel refused"),
         ("comparison", with_comparison(compared(DIFFERENT, ELSEWHERE)), "problem", "packets to 1 Service (shop/web)"),

@@ -22,17 +22,17 @@ from knft.errors import ApiServerError, ConfigurationError, SourceError, UsageEr
 from knft.preflight.cluster import list_objects
 from knft.preflight.configuration import check_configuration
 from knft.preflight.report import State
-from tests.apiserver.api_server_knft import kubeconfig_for
-from tests.comparison.examples import ADDRESSES, EXAMPLES, NODE, load_iptables, machine_state
-from tests.kernel.newer_sets import add_newer_set
-from tests.leftovers.conftest import OldNode
+from tests.support.api_server_knft import kubeconfig_for
 from tests.support.conntrack_entries import Entry, add_entries, listed_entries
 from tests.support.containers import in_container
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
+from tests.support.loaded_examples import ADDRESSES, EXAMPLES, NODE, load_iptables, machine_state
 from tests.support.logged_process import LoggedProcess
+from tests.support.newer_sets import add_newer_set
 from tests.support.nft_library_version import CAN_READ_NEWER_SETS
+from tests.support.old_node import OldNode
 
 pytestmark = pytest.mark.kernel
 
@@ -295,7 +295,20 @@ def test_wrong_name_of_the_node_is_a_warning(node: Namespace) -> None:
     found = preflight(node, "-f", str(EXAMPLES), "--node", "node-7")
     (warning, *_) = texts(found["node"], "warning")
     assert warning == "--node: there is no Node 'node-7'; the Nodes are node-1"
+    (unknown,) = texts(found["node"], "not checked")
+    assert unknown == (
+        "the objects have no Node 'node-7', so the comparison does not know its zone, its pod CIDRs and, without "
+        "--node-ip, its addresses"
+    )
     assert not [text for text in texts(found["comparison"], "warning") if "--node" in text]
+
+
+def test_node_that_only_endpoints_name_is_not_checked(node: Namespace, tmp_path: Path) -> None:
+    items = [item for file in EXAMPLES.iterdir() for item in yaml.safe_load_all(file.read_text())]
+    (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all(item for item in items if item["kind"] != "Node"))
+    found = preflight(node, "-f", str(tmp_path), "--node", "node-1", "--node-ip", ",".join(ADDRESSES))
+    assert [finding["state"] for finding in found["node"]["findings"]] == ["not checked"]
+    assert found["summary"].startswith("ready, as far as checked: ")
 
 
 @pytest.mark.parametrize(
@@ -331,6 +344,11 @@ def test_remedy_names_the_flags_with_which_diff_renders_the_same_rules(config: C
         (["--node", "node-1"], "--node requires -f or --kubeconfig: without objects, no check depends on it"),
         (["--node-ip", "192.0.2.11", "--masquerade-bit", "3"], "--node-ip requires -f or --kubeconfig"),
         (["--config", "f", "--masquerade-all"], "--masquerade-all cannot be used with --config; set the field in it"),
+        (
+            ["--config", "f", "--node", "node-1"],
+            "--node requires -f or --kubeconfig: without objects, no check depends",
+        ),
+        (["--config", "f", "--service-cidr", "10.0.0.0/8"], "--service-cidr requires -f or --kubeconfig"),
         (["--config", "/nonexistent"], "/nonexistent: No such file or directory"),
         (["-f", "/nonexistent", *NODE], "/nonexistent"),
         (["-f", str(EXAMPLES), *NODE, "--kubeconfig", "f"], "-f cannot be used with --kubeconfig"),

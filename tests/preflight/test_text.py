@@ -11,8 +11,8 @@ from msgspec.structs import replace
 import knft.preflight.report as form
 from knft.cli.preflight_text import format_preflight
 from knft.preflight.checks import check
-from tests.preflight.facts import ready, with_findings
 from tests.support.json_schema import schema_of
+from tests.support.node_facts import ready, with_findings
 
 SCHEMA = Path(form.__file__).with_name("preflight.schema.json")
 GOLDEN = Path(__file__).parent / "golden"

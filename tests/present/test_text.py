@@ -30,7 +30,7 @@ def test_summary_comes_first() -> None:
     [
         (example_report.equal(), "Packets have the same outcome on both sides"),
         (example_report.expected(), "Packets have the same outcome on both sides, except for expected differences"),
-        (example_report.undecided(), "No difference was found, but some packets are undecided"),
+        (example_report.undecided(), "No difference was found, but the outcomes of some packets are undecided"),
         (Report("a", "b", [FamilyReport("IPv4", Counts())]), "Nothing was compared"),
     ],
 )

@@ -1,8 +1,7 @@
 """A node with rules in a real kernel and HTTP servers on real ports, which syncs when the test calls for it."""
 
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
@@ -18,23 +17,15 @@ from knft.serve.monitoring import Monitoring
 from knft.serve.proxy_health import ProxyHealth
 from knft.sync.daemon import Daemon
 from knft.sync.older_version import OlderVersion
-from tests.serve.fake_timestamps import FakeTimestamps
-from tests.serve.http_client import TIMEOUT_SECONDS, HttpResponse, http_request
 from tests.support.fake_clock import FakeClock
+from tests.support.fake_timestamps import FakeTimestamps
+from tests.support.http_client import TIMEOUT_SECONDS, HttpResponse, http_request
 from tests.support.kernel_harness import CONFIG, KernelHarness
 from tests.support.lab.namespace import Namespace
 from tests.support.nft_process import library_in
 
 HEALTH, METRICS = 10256, 10249
 LOOPBACK = "127.0.0.1"
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until the condition is true; fail after a timeout."""
-    end = time.monotonic() + TIMEOUT_SECONDS
-    while not condition():
-        assert time.monotonic() < end, "timeout: the condition did not become true"
-        time.sleep(0.005)
 
 
 class MonitoredNode(KernelHarness):

@@ -10,9 +10,10 @@ from knft.configuration.settings import Settings
 from knft.model.events import Event
 from knft.serve.monitoring import Monitoring
 from knft.serve.proxy_health import ProxyHealth
-from tests.serve.fake_timestamps import FakeTimestamps
-from tests.serve.http_client import refuses_connections
-from tests.serve.node import LOOPBACK, wait_until
+from tests.serve.node import LOOPBACK
+from tests.support.fake_timestamps import FakeTimestamps
+from tests.support.http_client import refuses_connections
+from tests.support.waiting import wait_until
 
 
 class StandaloneServers:

@@ -12,10 +12,11 @@ import pytest
 from knft.errors import UsageError
 from knft.model.events import Event, ObjectReference
 from knft.serve.sockets import listen_at
-from tests.serve.http_client import TIMEOUT_SECONDS, http_request, refuses_connections
-from tests.serve.node import HEALTH, LOOPBACK, METRICS, wait_until
+from tests.serve.node import HEALTH, LOOPBACK, METRICS
 from tests.serve.standalone import StartServers, wait_until_served
+from tests.support.http_client import TIMEOUT_SECONDS, http_request, refuses_connections
 from tests.support.lab.namespace import Namespace
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "[::]"])  # noqa: S104 - in a namespace

@@ -29,8 +29,8 @@ from knft.sync.invalidation import Invalidation
 from knft.sync.observer import AuditResult
 from tests.support.bytecode_steps import count_bytecode_steps
 from tests.support.kernel_harness import decode_manifest, service, slices
+from tests.support.memory_harness import MemoryHarness
 from tests.support.refused_services import refuse_address
-from tests.sync.memory_harness import MemoryHarness
 
 WALL = 1_000_000.0
 """Seconds by which the wall clock is ahead of the monotonic one."""

@@ -11,9 +11,10 @@ import pytest
 
 import knft
 from knft.families import Family
-from tests.serve.http_client import TIMEOUT_SECONDS, http_request, parse_response, send_and_receive
-from tests.serve.node import HEALTH, LOOPBACK, METRICS, wait_until
+from tests.serve.node import HEALTH, LOOPBACK, METRICS
 from tests.serve.standalone import StartServers, wait_until_served
+from tests.support.http_client import TIMEOUT_SECONDS, http_request, parse_response, send_and_receive
+from tests.support.waiting import wait_until
 
 NOT_FOUND = b"404 page not found\n"
 

@@ -14,7 +14,9 @@ from knft.forwarder.forwarder import Forwarder
 from knft.forwarder.messages import Report
 from knft.serve.localhost_nodeports import LocalhostNodePortsCollector
 from knft.serve.metrics import Metrics
-from tests.serve.expected_metrics import (
+from tests.serve.metric_values import CHANGED_METRICS, slices_changed_ago
+from tests.serve.node import HEALTH, METRICS, MonitoredNode
+from tests.support.expected_metrics import (
     ABSENT_METRICS,
     INVALID_PACKET_METRICS,
     KNFT_METRICS,
@@ -26,8 +28,6 @@ from tests.serve.expected_metrics import (
     SLI_METRICS,
     ExpectedMetric,
 )
-from tests.serve.metric_values import CHANGED_METRICS, slices_changed_ago
-from tests.serve.node import HEALTH, METRICS, MonitoredNode
 from tests.support.kernel_harness import CONFIG, service
 from tests.support.lab.namespace import Namespace
 from tests.support.refused_services import refuse_address

@@ -12,8 +12,8 @@ from knft.families import Family
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, KubeObject, Node, ObjectMeta, Service, ServiceCIDR, ServiceCIDRSpec
 from knft.serve import objects
-from tests.explain.sources import CONFIG
 from tests.support.bytecode_steps import count_bytecode_steps
+from tests.support.explain_sources import CONFIG
 from tests.support.kube_objects import endpoint_slice, service
 from tests.support.memory_daemon import MemoryDaemon
 from tests.support.waiting import TIMEOUT

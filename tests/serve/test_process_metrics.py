@@ -20,11 +20,12 @@ from knft.sync.flow_cleaner import FlowCleaner
 from knft.sync.observer import SyncObserver, overriding_methods
 from knft.sync.older_version import CHANGES_BEFORE_LEAVING
 from tests.serve.metric_values import changes_metrics, value
-from tests.serve.node import HEALTH, METRICS, MonitoredNode, wait_until
+from tests.serve.node import HEALTH, METRICS, MonitoredNode
 from tests.support.conntrack_entries import Entry, add_entries
 from tests.support.fake_api.responses import respond_status
 from tests.support.fake_api.server import FakeApiServer
 from tests.support.kernel_harness import CONFIG, service, slices
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 V4, V6 = Family.IPV4, Family.IPV6

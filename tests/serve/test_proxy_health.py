@@ -11,7 +11,7 @@ from knft.model.objects import Node, NodeSpec, ObjectMeta, Taint
 from knft.serve.proxy_health import ProxyHealth
 from knft.serve.timestamp import Timestamp
 from knft.sync.observer import SyncObserver
-from tests.serve.fake_timestamps import FakeTimestamps
+from tests.support.fake_timestamps import FakeTimestamps
 
 V4, V6 = Family.IPV4, Family.IPV6
 TIMEOUT = 10.0

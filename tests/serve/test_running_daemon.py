@@ -7,10 +7,11 @@ import pytest
 
 from knft.config import Config
 from knft.families import Family
-from tests.serve.http_client import TIMEOUT_SECONDS, refuses_connections
-from tests.serve.node import HEALTH, LOOPBACK, MonitoredNode, load_balancer_service, wait_until
+from tests.serve.node import HEALTH, LOOPBACK, MonitoredNode, load_balancer_service
+from tests.support.http_client import TIMEOUT_SECONDS, refuses_connections
 from tests.support.kernel_harness import slices
 from tests.support.lab.namespace import Namespace
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 PORT = 30100

@@ -17,7 +17,7 @@ from knft.serve.kernel_counters import KernelCounters
 from knft.serve.service_counters import ServiceCounters
 from knft.serve.timestamp import now
 from tests.support.kernel_harness import CONFIG, service
-from tests.sync.memory_harness import MemoryHarness
+from tests.support.memory_harness import MemoryHarness
 
 WEB = ServicePortName("default", "web", "http", "TCP")
 ELEMENT = bytes([10, 96, 0, 10, 6, 0, 0, 0, 0, 80, 0, 0])

@@ -17,7 +17,6 @@ from knft.explain.sentences import Sentence
 from knft.families import Family
 from knft.model.events import Event, ObjectReference
 from knft.model.objects import ObjectChange
-from tests.serve.http_client import TIMEOUT_SECONDS, http_request, parse_response, refuses_connections, send_and_receive
 from tests.serve.node import (
     HEALTH,
     LOOPBACK,
@@ -25,11 +24,18 @@ from tests.serve.node import (
     MonitoredNode,
     default_service_name,
     load_balancer_service,
-    wait_until,
+)
+from tests.support.http_client import (
+    TIMEOUT_SECONDS,
+    http_request,
+    parse_response,
+    refuses_connections,
+    send_and_receive,
 )
 from tests.support.kernel_harness import CONFIG, service, slices
 from tests.support.lab.links import netlink
 from tests.support.lab.namespace import Namespace
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 PORT, OTHER = 30100, 30200

@@ -19,8 +19,8 @@ from knft.serve.status import StatusSources, read_status
 from knft.serve.timestamp import now
 from knft.sync.daemon import Daemon
 from tests.support.kernel_harness import service, slices
+from tests.support.memory_harness import MemoryHarness
 from tests.support.memory_table import MemoryTable
-from tests.sync.memory_harness import MemoryHarness
 
 FLUSHED = ForeignChange(Family.IPV4, frozenset({"services"}), process="nft (pid 7)")
 

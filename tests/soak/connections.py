@@ -4,9 +4,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.packets.connections_under_churn import run_churn
-from tests.packets.many_clients import add_client_addresses
 from tests.support.lab.topology import Lab
+from tests.support.packets.connections_under_churn import run_churn
+from tests.support.packets.many_clients import add_client_addresses
 
 ROUND = 60_000
 """Connections in a round."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from random import Random
 
 from tests.soak.memory import ALLOWED, MemoryWatch
-from tests.sync.failing_history import FailingHistory
+from tests.support.failing_history import FailingHistory
 
 REPORTS = 40
 

@@ -4,9 +4,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.packets.in_flight import run_new_chains, run_scaling
-from tests.packets.many_clients import add_client_addresses
 from tests.support.lab.topology import Lab
+from tests.support.packets.in_flight import run_new_chains, run_scaling
+from tests.support.packets.many_clients import add_client_addresses
 
 SCALINGS = 100
 

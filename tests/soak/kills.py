@@ -4,9 +4,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.packets.kill_and_restart import run_kills
-from tests.packets.many_clients import add_client_addresses
 from tests.support.lab.topology import Lab
+from tests.support.packets.kill_and_restart import run_kills
+from tests.support.packets.many_clients import add_client_addresses
 
 ROUND = 20
 MAX_PRINTED = 20

@@ -1,10 +1,10 @@
 """A process whose standard error is a file: reading the log, and waiting for a condition while the process runs."""
 
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.support.lab.namespace import Namespace
+from tests.support.waiting import wait_until
 
 TIMEOUT = 120.0
 """Seconds after which a test gives up. Nothing is measured by it, so it is long."""
@@ -25,8 +25,7 @@ class LoggedProcess:
 
     def wait_until(self, condition: Callable[[], bool], seconds: float = TIMEOUT) -> None:
         """Return once the condition holds; fail with the log after so many seconds, or if the process has ended."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, self.log_text()
-            assert self.process.poll() is None, self.log_text()
-            time.sleep(0.01)
+        wait_until(condition, self.log_text, self._check_running, timeout=seconds)
+
+    def _check_running(self) -> None:
+        assert self.process.poll() is None, self.log_text()

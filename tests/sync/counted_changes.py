@@ -12,8 +12,8 @@ from knft.sync.proxier import UNUSED_CHAINS_INTERVAL_SECONDS
 from tests.support.fake_clock import FakeClock
 from tests.support.kernel_harness import KernelHarness, restarted, service, slices
 from tests.support.lab.namespace import Namespace
-from tests.sync.transaction_counts import Counts
-from tests.sync.transaction_log import Phase, TransactionLog
+from tests.support.transaction_counts import Counts
+from tests.support.transaction_log import Phase, TransactionLog
 
 STICKY: dict[str, Any] = {"sessionAffinity": "ClientIP"}
 SHORT: dict[str, Any] = STICKY | {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}

@@ -7,8 +7,8 @@ from knft.delta.programmed import MAX_RETRY_DELAY_SECONDS
 from knft.errors import KernelError, LibraryDiedError
 from knft.nft.objects import Chain
 from knft.sync.invalidation import Invalidation
+from tests.support.memory_harness import MemoryHarness
 from tests.support.random_objects import NODES, SERVICE_CIDRS, SERVICES, SLICES, Traits, manifest, random_traits
-from tests.sync.memory_harness import MemoryHarness
 
 NAMES = {"Service": SERVICES, "EndpointSlice": SLICES[:8], "Node": NODES, "ServiceCIDR": SERVICE_CIDRS}
 KINDS = ("Service", "Service", "EndpointSlice", "EndpointSlice", "EndpointSlice", "Node", "ServiceCIDR")

@@ -13,8 +13,8 @@ from knft.render.fragment import Fragment, render_plan
 from knft.sync.invalidation import Invalidation
 from knft.sync.proxier import MAX_UNUSED_CHAINS, UNUSED_CHAINS_INTERVAL_SECONDS
 from tests.support.kernel_harness import service, slices
+from tests.support.memory_harness import MemoryHarness
 from tests.support.refused_services import refuse_address
-from tests.sync.memory_harness import MemoryHarness
 
 SHORT, LONG = 60, 10800
 

@@ -18,10 +18,10 @@ from knft.render.layout import is_marker
 from knft.render.names import CLIENTS, endpoint_ids_map
 from knft.sync.invalidation import Invalidation
 from knft.sync.table_repair import RepairReport
+from tests.support import equivalence
 from tests.support.fake_clock import FakeClock
 from tests.support.kernel_harness import CONFIG, KernelHarness, contents_of_fresh_start, service, slices
 from tests.support.lab.namespace import Namespace
-from tests.sync import equivalence
 
 pytestmark = pytest.mark.kernel
 

@@ -7,6 +7,7 @@ from knft.errors import KernelError
 from knft.families import Family
 from knft.nft.codec.listing import TableListing
 from knft.sync.observer import MAX_NAMES, audit_result
+from tests.support import equivalence
 from tests.support.kernel_harness import (
     CONFIG,
     FOREIGN_OBJECTS,
@@ -17,7 +18,6 @@ from tests.support.kernel_harness import (
     slices,
 )
 from tests.support.lab.namespace import Namespace
-from tests.sync import equivalence
 
 pytestmark = pytest.mark.kernel
 

@@ -18,6 +18,7 @@ from tests.support.conntrack_entries import add_entries, add_many_entries, liste
 from tests.support.fake_clock import FakeClock
 from tests.support.kernel_harness import service, slices
 from tests.support.lab.namespace import Namespace
+from tests.support.waiting import wait_until
 from tests.sync.recording_cleaner import NetlinkCounter, RecordingCleaner, count_netlink_requests
 from tests.sync.udp_services import ENDPOINTS, TIMEOUT, VIPS, flows_of, is_stale, run_before_settling, slice_of
 
@@ -46,10 +47,7 @@ def _running(recording_cleaner: RecordingCleaner, namespace: Namespace, stop: th
 
 
 def _wait_for_deletions(count: int, recording_cleaner: RecordingCleaner) -> None:
-    deadline = time.monotonic() + TIMEOUT
-    while len(recording_cleaner.deletions) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: len(recording_cleaner.deletions) >= count, lambda: recording_cleaner.deletions)
 
 
 def test_thread_checks_flows_after_each_relevant_sync(running: RecordingCleaner) -> None:
@@ -111,10 +109,7 @@ def test_refused_dump_is_logged_once_and_retried(
     with monkeypatch.context() as patch:
         patch.setattr(flow_cleaner, "open_flow_table", refuse)
         running.sync()
-        deadline = time.monotonic() + TIMEOUT
-        while attempts.count(2) < 4:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: attempts.count(2) >= 4, lambda: attempts)
     assert caplog.messages.count("IPv4: refused for the test") == 1
     _wait_for_deletions(2, running)
     assert listed_entries(4) == {entry for entry in flows if not is_stale(4, entry)}
@@ -257,10 +252,8 @@ def test_thread_sleeps_in_proportion_to_its_cpu_time_only(
         assert waiting.wait(TIMEOUT)
         proxier = recording_cleaner.harness.proxiers[Family.IPV4]
         recording_cleaner.cleaner.sync_succeeded(proxier.sync(), proxier.state)
-        idle_count, deadline = len(checks) + 20, time.monotonic() + TIMEOUT
-        while len(checks) < idle_count:
-            assert time.monotonic() < deadline
-            time.sleep(0.001)
+        idle_count = len(checks) + 20
+        wait_until(lambda: len(checks) >= idle_count, "no more checks of an idle thread", interval=0.001)
     # The thread slept once, after checking both families.
     assert stop.seconds == [2 * 0.25 * flow_cleaner.IDLE_FACTOR]
 

@@ -11,8 +11,8 @@ from knft.render import wide
 from knft.sync.daemon import Daemon
 from knft.sync.foreign_changes import ForeignChanges
 from tests.support.kernel_harness import service, slices
+from tests.support.memory_harness import MemoryHarness
 from tests.support.old_kernel import refuse_as_before_6_2
-from tests.sync.memory_harness import MemoryHarness
 
 CHANGE = ForeignChange(Family.IPV4, frozenset({"services"}), process="nft (pid 7)")
 

@@ -8,8 +8,8 @@ import pytest
 from knft.errors import KernelError
 from knft.nft.transaction import Transaction
 from tests.support.kernel_harness import service, slices
+from tests.support.memory_harness import MemoryHarness
 from tests.support.old_kernel import refuse_as_before_6_2
-from tests.sync.memory_harness import MemoryHarness
 
 
 def _wide_service(name: str, number: int) -> Iterable[dict[str, Any]]:

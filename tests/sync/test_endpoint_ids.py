@@ -12,8 +12,8 @@ from knft.nft.transaction import Transaction
 from knft.render.names import endpoint_ids_map
 from knft.sync.invalidation import Invalidation
 from tests.support.kernel_harness import service, slices
+from tests.support.memory_harness import MemoryHarness
 from tests.support.refused_services import refuse_address
-from tests.sync.memory_harness import MemoryHarness
 
 STICKY: dict[str, Any] = {"sessionAffinity": "ClientIP"}
 SHORT: dict[str, Any] = STICKY | {"sessionAffinityConfig": {"clientIP": {"timeoutSeconds": 60}}}

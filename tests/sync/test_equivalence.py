@@ -7,11 +7,11 @@ import pytest
 
 from knft.nft.objects import Chain
 from knft.sync.proxier import UNUSED_CHAINS_INTERVAL_SECONDS
+from tests.support import equivalence
 from tests.support.kernel_harness import service, slices
+from tests.support.memory_harness import MemoryHarness
 from tests.support.memory_table import MemoryTable
 from tests.support.refused_services import refuse_address
-from tests.sync import equivalence
-from tests.sync.memory_harness import MemoryHarness
 
 STICKY: dict[str, Any] = {"sessionAffinity": "ClientIP"}
 KEYS = [("10.96.0.10", 80, 0), ("10.96.0.10", 80, 1)]

@@ -1,6 +1,6 @@
 """Equivalence: after any history the table equals what a fresh process would render.
 
-See docs/verification.md#equivalence and ``tests.sync.equivalence``. Each sync is compared with the contents that a
+See docs/verification.md#equivalence and ``tests.support.equivalence``. Each sync is compared with the contents that a
 fresh process renders, and the end of each history with the tables and rules that it creates on another kernel.
 """
 
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from knft.render import wide
+from tests.support.failing_history import FailingHistory
 from tests.support.property_seed import fixed_seed
-from tests.sync.failing_history import FailingHistory
 
 pytestmark = pytest.mark.kernel
 

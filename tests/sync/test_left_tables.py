@@ -22,8 +22,8 @@ from knft.sync.older_version import CHANGES_BEFORE_LEAVING, OlderVersion
 from knft.sync.proxier import Proxier
 from knft.sync.state import ServiceState
 from tests.support.kernel_harness import CONFIG, service, slices
+from tests.support.memory_harness import MemoryHarness
 from tests.support.memory_table import MemoryTable
-from tests.sync.memory_harness import MemoryHarness
 
 OTHER_RULES = ForeignChange(Family.IPV4, frozenset({"rules-00000002"}), process="knft (pid 7)")
 LEFT = (

@@ -15,8 +15,8 @@ from knft.sync.proxier import Proxier
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 from tests.support.kernel_harness import CONFIG, service, slices
+from tests.support.memory_harness import MemoryHarness
 from tests.support.memory_table import MemoryTable
-from tests.sync.memory_harness import MemoryHarness
 
 NAMES = ("first", "second", "third")
 

@@ -13,7 +13,7 @@ from knft.sync.previous_contents import PreviousContents, find_services
 from knft.sync.table_snapshot import Owner
 from tests.support.kernel_harness import service, slices
 from tests.support.kube_objects import port_name
-from tests.sync.memory_harness import MemoryHarness
+from tests.support.memory_harness import MemoryHarness
 
 WEB, STICKY, WIDE, BALANCED, UDP, HASHED = (
     port_name(service=name, protocol="UDP" if name == "udp" else "TCP")

@@ -19,8 +19,8 @@ from knft.render.names import HAIRPIN
 from knft.sync.invalidation import Invalidation
 from knft.sync.prepare import PreparedTransaction
 from tests.support.kernel_harness import service, slices
+from tests.support.memory_harness import MemoryHarness, synced_harness
 from tests.support.memory_table import MemoryTable
-from tests.sync.memory_harness import MemoryHarness, synced_harness
 from tests.sync.memory_history import MemoryHistory
 
 

@@ -8,8 +8,8 @@ from knft.render.names import HAIRPIN
 from knft.sync.invalidation import Invalidation
 from tests.support.kernel_harness import service, slices
 from tests.support.kube_objects import port_name
+from tests.support.memory_harness import MemoryHarness, synced_harness
 from tests.support.memory_table import MemoryTable
-from tests.sync.memory_harness import MemoryHarness, synced_harness
 
 WEB = port_name()
 

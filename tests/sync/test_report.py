@@ -9,7 +9,7 @@ from knft.nft.transaction import Transaction
 from knft.sync.foreign_objects import describe
 from knft.sync.report import SyncCounters
 from tests.support.kernel_harness import service, slices
-from tests.sync.memory_harness import MemoryHarness
+from tests.support.memory_harness import MemoryHarness
 
 
 def test_report_counts_what_was_sent() -> None:

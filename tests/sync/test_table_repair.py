@@ -16,8 +16,8 @@ from knft.sync.foreign_objects import unused_objects
 from knft.sync.invalidation import Invalidation
 from knft.sync.table_repair import RepairReport
 from tests.support.kernel_harness import CONFIG, slices
+from tests.support.memory_harness import MemoryHarness, synced_harness
 from tests.support.memory_table import MemoryTable
-from tests.sync.memory_harness import MemoryHarness, synced_harness
 
 DIFFERS = "table ip knft differs from the expected rules"
 FOREIGN_SET = NamedObject("set", "their-set")
@@ -83,6 +83,7 @@ def test_removal_of_rejected_nodeports_is_not_a_repair(harness: MemoryHarness) -
     """First TCP is served, too, and then the gate is off."""
     rejecting = harness.restarted(structs.replace(CONFIG, localhost_nodeports=True))
     assert rejecting.sync().repair == RepairReport()
+    assert rejecting.table.elements["localhost-nodeport-reject-ports"]
     loopback = ("127.0.0.0/8",)
     serving = rejecting.restarted(structs.replace(CONFIG, localhost_nodeports=True, nodeport_addresses=loopback))
     tcp, *others = (NamedObject("chain", f"localhost-nodeport-reject-{each}") for each in ("tcp", "udp", "sctp"))

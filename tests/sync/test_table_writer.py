@@ -11,7 +11,7 @@ from knft.render.names import HAIRPIN, NO_ENDPOINT_SERVICES, SOURCE_RANGES
 from knft.sync.table_writer import _removed_contents
 from tests.support.kernel_harness import service, slices
 from tests.support.kube_objects import port_name
-from tests.sync.memory_harness import MemoryHarness
+from tests.support.memory_harness import MemoryHarness
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 
 from knft.families import Family
 from tests.support.lab.namespace import Namespace
+from tests.support.transaction_counts import CHANGES, DOCUMENT, with_table
 from tests.sync.counted_changes import CountedChanges, make_all_changes
 from tests.sync.nft_monitor import NftMonitor
-from tests.sync.transaction_counts import CHANGES, DOCUMENT, with_table
 
 
 @pytest.mark.kernel

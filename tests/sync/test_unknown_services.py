@@ -13,8 +13,8 @@ from knft.render.names import NODEPORT_IPS
 from knft.sync.previous_contents import PreviousContents
 from tests.support.kernel_harness import CONFIG, service, slices
 from tests.support.kube_objects import port_name
+from tests.support.memory_harness import MemoryHarness
 from tests.support.refused_services import refuse_address
-from tests.sync.memory_harness import MemoryHarness
 
 NODE: dict[str, Any] = {
     "apiVersion": "v1",

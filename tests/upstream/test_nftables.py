@@ -14,7 +14,7 @@ from knft.comparison.rendered import kube_proxy_rules
 from knft.comparison.sides import KnftInput, Sides, captured_sides
 from knft.interpret.rules import Element, RuleSet
 from knft_compat import nftables
-from tests.interpret.compare.reports import unexpected_differences
+from tests.support.differences_in_reports import unexpected_differences
 from tests.support.lab.namespace import Namespace
 from tests.support.nft_process import NamespacedLibrary
 from tests.upstream.cases import Case, cases

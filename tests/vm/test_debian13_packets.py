@@ -5,8 +5,8 @@ The other kernels run all of them: 6.1 in the virtual machine, and the host's, w
 
 import pytest
 
-from tests.packets.scenario_runner import ScenarioRunner, packet_parameters
 from tests.support.lab import plan
+from tests.support.packets.scenario_runner import ScenarioRunner, packet_parameters
 from tests.support.scenario import Packet, Scenario, read_scenarios
 from tests.vm.test_old_kernel_packets import runner
 

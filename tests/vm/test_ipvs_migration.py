@@ -18,8 +18,6 @@ from typing import Any
 import pytest
 import urllib3
 
-from tests.packets.churn import PODS, TARGET_PORTS
-from tests.packets.frontends import Frontend, frontends
 from tests.parity.migration.established import EstablishedConnection
 from tests.parity.migration.services import CHANGED, objects
 from tests.parity.random_cluster import Settings
@@ -31,6 +29,8 @@ from tests.support.lab.links import flush_conntrack
 from tests.support.lab.namespace import Namespace
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
+from tests.support.packets.churn import PODS, TARGET_PORTS
+from tests.support.packets.frontends import Frontend, frontends
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.packets.captured import DEVICE, capture_ipvs
-from tests.packets.modes import Ipvs
-from tests.packets.rule_hits import NODE, POD, PORT, SentPacket, compare
-from tests.packets.scenario_runner import ScenarioRunner, packet_parameters, scenario_runner
 from tests.support.lab import plan
 from tests.support.lab.topology import Lab
+from tests.support.packets.captured import DEVICE, capture_ipvs
+from tests.support.packets.modes import Ipvs
+from tests.support.packets.rule_hits import NODE, POD, PORT, SentPacket, compare
+from tests.support.packets.scenario_runner import ScenarioRunner, packet_parameters, scenario_runner
 from tests.support.scenario import Packet, Scenario, read_scenarios
 
 pytestmark = pytest.mark.kernel

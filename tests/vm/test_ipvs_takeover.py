@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from pyroute2 import IPVS, IPRoute, IPVSDest, IPVSService  # type: ignore[import-untyped]
 
-from tests.leftovers.conftest import OldNode
-from tests.leftovers.leftovers import FAMILIES, IPV4, IPV6
 from tests.support.knft_command import NODE_FLAG, knft
 from tests.support.lab.namespace import Namespace
+from tests.support.leftovers import FAMILIES, IPV4, IPV6
+from tests.support.old_node import OldNode
 
 pytestmark = pytest.mark.kernel
 TCP, UDP = 6, 17

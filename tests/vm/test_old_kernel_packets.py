@@ -8,10 +8,10 @@ from contextlib import closing
 
 import pytest
 
-from tests.packets.modes import NftablesInProcess
-from tests.packets.scenario_runner import ScenarioRunner, packet_parameters, scenario_runner
 from tests.support.lab import plan
 from tests.support.lab.topology import Lab
+from tests.support.packets.modes import NftablesInProcess
+from tests.support.packets.scenario_runner import ScenarioRunner, packet_parameters, scenario_runner
 from tests.support.scenario import Packet, Scenario, read_scenarios
 
 pytestmark = pytest.mark.kernel

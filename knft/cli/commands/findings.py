@@ -81,8 +81,8 @@ def preflight(context: click.Context, /, **options: Any) -> None:  # noqa: ANN40
     kernel are compared with knft's as by `knft diff --live`, and open connections with the endpoints. Each warning and
     each problem has a remedy.
 
-    With --config, the file has the settings: of the flags about the node only --node, --node-ip and --service-cidr
-    can be given.
+    With --config, the file has the settings: of the flags about the node only --node, --node-ip, --service-cidr and
+    --drop-invalid-packets can be given, and none without objects, because no check depends on them.
 
     To capture the objects for -f, run
 
@@ -95,7 +95,7 @@ def preflight(context: click.Context, /, **options: Any) -> None:  # noqa: ANN40
     """  # noqa: D301 - click keeps the lines of a paragraph that begins with \b
     if options["config"] is not None:
         reject_flags_of_configuration(context)
-    elif not options["paths"] and options["kubeconfig"] is None:
+    if not options["paths"] and options["kubeconfig"] is None:
         reason = "requires -f or --kubeconfig: without objects, no check depends on it"
         reject_node_flags(context, reason, except_for=("masquerade_bit",))
     from knft.cli.preflight import preflight as preflight_command  # noqa: PLC0415

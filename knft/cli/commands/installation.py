@@ -32,9 +32,10 @@ def cleanup(kube_proxy: str | None, *, wait_for_lock: bool, force: bool, dry_run
     """
     from knft.cli.cleanup_report import CleanupReport  # noqa: PLC0415
     from knft.cli.output import unfailing_output  # noqa: PLC0415
+    from knft.cli.terminal import terminal_width  # noqa: PLC0415
 
     with unfailing_output() as output:
-        report = CleanupReport(output, form, dry_run=dry_run)
+        report = CleanupReport(output, form, dry_run=dry_run, width=terminal_width())
         if kube_proxy is not None:
             from knft.cli.kube_proxy_cleanup import remove_leftovers  # noqa: PLC0415
 

@@ -10,7 +10,7 @@ from knft.proxy_mode import Mode
 from knft.source.paths import read_paths
 from knft_compat import ipvs
 from knft_compat.captures import captures_after_first_sync
-from tests.cli.trace.cluster import FLAGS, ends, trace, write_manifests
+from tests.support.traced_cluster import FLAGS, ends, trace, write_manifests
 
 
 def test_addresses_of_captured_virtual_servers_are_local(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import yaml
 import knft.interpret.trace as form
 from knft.cli.trace_text import format_trace
 from knft.errors import KnftError
-from tests.cli.trace.cluster import FLAGS, invoke_trace, trace, write_manifests
 from tests.support.json_schema import schema_of
+from tests.support.traced_cluster import FLAGS, invoke_trace, trace, write_manifests
 
 SCHEMA = Path(form.__file__).with_name("trace.schema.json")
 GOLDEN = Path(__file__).parent / "golden"
@@ -205,7 +205,7 @@ def test_uninterpreted_rule_gives_no_outcome(tmp_path: Path) -> None:
     )
     done = invoke_trace("--iptables-save", str(saved), *PACKET, "--local-address", "192.0.2.11")
     assert done.exit_code == 0
-    assert "is undecided: a rule of filter FORWARD (line 5) is not interpreted: -A FORWARD" in done.stdout
+    assert "the outcome is undecided: a rule of filter FORWARD (line 5) is not interpreted: -A FORWARD" in done.stdout
     assert "\x1b" not in done.stdout
 
 
@@ -232,7 +232,7 @@ def test_node_port_without_addresses_of_the_node_is_undecided(tmp_path: Path) ->
     flags = ("--iptables-save", str(saved), "--from", "198.51.100.7", "--to")
     done = invoke_trace(*flags, "192.0.2.11:30080")
     assert done.exit_code == 3
-    assert "is undecided: the node's addresses are unknown, and if 192.0.2.11 is one of them" in done.stdout
+    assert "the outcome is undecided: the node's addresses are unknown, and if 192.0.2.11 is one of them" in done.stdout
     assert "--local-address" in done.stdout
     assert "not translated" not in done.stdout
     known = invoke_trace(*flags, "192.0.2.11:30080", "--local-address", "192.0.2.11")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cli.trace.cluster import FLAGS, ends, trace, write_manifests
+from tests.support.traced_cluster import FLAGS, ends, trace, write_manifests
 
 OUTSIDE, POD, NODE = "192.0.2.99", "10.244.1.11", "192.0.2.11"
 KNFT, IPTABLES, IPVS = ("nftables",), ("iptables",), ("ipvs",)

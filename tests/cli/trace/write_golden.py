@@ -5,9 +5,9 @@ import tempfile
 from pathlib import Path
 
 import knft.interpret.trace as form
-from tests.cli.trace.cluster import write_manifests
 from tests.cli.trace.test_command import GOLDEN, SCHEMA, golden_texts
 from tests.support.json_schema import schema_of
+from tests.support.traced_cluster import write_manifests
 
 if __name__ == "__main__":
     SCHEMA.write_text(json.dumps(schema_of(form.Trace), indent=2, ensure_ascii=False) + "\n")

@@ -12,6 +12,7 @@ import pytest
 
 from deploy.cluster.machine import Machine
 from deploy.programs.errors import SetupError
+from tests.support.waiting import wait_until
 
 _CODE = """
 import sys
@@ -27,9 +28,11 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
     found = Machine("node1", tmp_path / "machine", tmp_path)
     found.folder.mkdir()
     with subprocess.Popen([sys.executable, "-c", _CODE, str(found.folder)]) as process:
-        while not (found.folder / "control.sock").exists():
-            assert process.poll() is None
-            time.sleep(0.01)
+
+        def check() -> None:
+            assert process.poll() is None, "the supervisor has ended"
+
+        wait_until((found.folder / "control.sock").exists, "the supervisor does not listen", check)
         yield found
         for pid in (Path(f"/proc/{process.pid}/task/{process.pid}/children")).read_text().split():
             os.kill(int(pid), signal.SIGKILL)
@@ -37,10 +40,10 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
 
 def _wait_for_text(path: Path, text: str) -> None:
-    deadline = time.monotonic() + 20
-    while not path.exists() or path.read_text() != text:
-        assert time.monotonic() < deadline, path.read_text() if path.exists() else f"{path} is missing"
-        time.sleep(0.02)
+    def read() -> str:
+        return path.read_text() if path.exists() else f"{path} is missing"
+
+    wait_until(lambda: read() == text, read)
 
 
 def test_process_is_started_and_stopped(machine: Machine) -> None:

@@ -16,7 +16,7 @@ from knft.interpret.compare.report import Report
 from knft.interpret.rules import Collection, Rule, RuleSet, VirtualServer
 from knft.proxy_mode import Mode
 from tests.interpret.compare.rendered_sides import render_sides
-from tests.interpret.compare.reports import reasons_in, unexpected_differences
+from tests.support.differences_in_reports import reasons_in, unexpected_differences
 
 LOCAL_ENDPOINT, REMOTE_ENDPOINT = {"addresses": ["10.244.1.11"], "nodeName": "node-1"}, {"addresses": ["10.244.2.11"]}
 FLAGS = (

@@ -16,12 +16,12 @@ from knft.comparison.compare import compare
 from knft.comparison.sides import Sides
 from knft.proxy_mode import Mode
 from tests.interpret.compare.rendered_sides import diff_command, render_cluster
-from tests.interpret.compare.reports import reasons_in, unexpected_differences
 from tests.interpret.service_model.random_clusters import Cluster, clusters, packets_for
 from tests.interpret.service_model.rule_outcomes import MixedOutcomeError, RuleOutcomes
 from tests.interpret.service_model.service_model import Mode as ModelMode
 from tests.interpret.service_model.service_model import Packet, ServiceModel
-from tests.packets.mode_differences import difference_names
+from tests.support.differences_in_reports import reasons_in, unexpected_differences
+from tests.support.packets.mode_differences import difference_names
 from tests.support.property_seed import fixed_seed
 
 EXAMPLES = int(os.environ.get("KNFT_CLUSTERS", "30"))

@@ -5,7 +5,7 @@ import pytest
 from knft.comparison.compare import compare
 from knft.proxy_mode import Mode
 from tests.interpret.compare.rendered_sides import render_scenario
-from tests.interpret.compare.reports import reasons_in, unexpected_differences
+from tests.support.differences_in_reports import reasons_in, unexpected_differences
 from tests.support.scenario import Scenario, read_scenarios
 
 MODES = (Mode.IPTABLES, Mode.IPVS)

@@ -6,7 +6,7 @@ from knft.errors import CaptureError
 from knft.interpret.iptables import read
 from knft.interpret.iptables.ipsets import read_sets
 from knft.interpret.rules import Element, InSet, Never, Step, Unknown
-from tests.compat.iptables_programs import namespace
+from tests.support.iptables_programs import namespace
 
 CAPTURE_AGAIN = "the capture is incomplete, run ipset save again"
 FIRST_ADDRESS, SECOND_ADDRESS = 0x0A000001, 0x0A000002

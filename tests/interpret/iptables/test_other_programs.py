@@ -6,7 +6,7 @@ import pytest
 
 from knft.interpret.iptables import read
 from knft.interpret.rules import RuleSet, Unknown
-from tests.compat.iptables_programs import BACKENDS, namespace
+from tests.support.iptables_programs import BACKENDS, namespace
 
 FOLDER = Path(__file__).parent / "captures"
 UNKNOWN = {

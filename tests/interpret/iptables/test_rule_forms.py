@@ -8,8 +8,8 @@ import pytest
 from knft.families import IpVersion
 from knft.interpret.iptables import read
 from knft.interpret.rules import RuleSet
-from tests.compat.iptables_programs import namespace
 from tests.interpret.iptables.rule_forms import AT_THE_END, BOTH, IPV4, IPV6, OF_SETS, Form
+from tests.support.iptables_programs import namespace
 
 BACKENDS = ("nft", "legacy")
 PROGRAMS: dict[IpVersion, str] = {4: "iptables", 6: "ip6tables"}

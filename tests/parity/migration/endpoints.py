@@ -3,10 +3,10 @@
 import time
 
 from tests.cluster.api import Api
-from tests.packets.churn import SERVICES, slices_between
-from tests.packets.timeline import Timeline
 from tests.parity.marker import Marker
 from tests.parity.migration.services import CHANGED, POOLS, without_node
+from tests.support.packets.churn import SERVICES, slices_between
+from tests.support.packets.timeline import Timeline
 from tests.support.scenario import Scenario
 
 

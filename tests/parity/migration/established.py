@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Self
 
-from tests.packets.frontends import Frontend
 from tests.support.lab.topology import Host
+from tests.support.packets.frontends import Frontend
 from tests.support.waiting import TIMEOUT, wait_until
 
 # Between the ports of the proxies and those of the client processes.

@@ -9,8 +9,6 @@ from typing import NamedTuple, Self
 from tests.cluster.cluster import Cluster
 from tests.cluster.kube_proxy import Mode
 from tests.cluster.service_account import ServiceAccount
-from tests.packets.churn import PODS, TARGET_PORTS
-from tests.packets.many_clients import add_client_addresses
 from tests.parity.marker import Marker
 from tests.parity.migration.endpoints import Endpoints
 from tests.parity.migration.established import EstablishedConnection, EstablishedConnections
@@ -25,6 +23,8 @@ from tests.support.knft_command import KNFT
 from tests.support.lab.clients import ClientProcesses
 from tests.support.lab.responder_process import ResponderProcess
 from tests.support.lab.topology import Lab
+from tests.support.packets.churn import PODS, TARGET_PORTS
+from tests.support.packets.many_clients import add_client_addresses
 from tests.support.waiting import wait_until
 
 ORDERS = ("stop first", "start first")

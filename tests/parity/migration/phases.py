@@ -4,11 +4,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from tests.packets.connection_checks import ConnectionChecker
-from tests.packets.frontends import Frontend
-from tests.packets.many_clients import STICKY
-from tests.packets.timeline import Timeline
 from tests.support.lab.clients import NONE, Connection
+from tests.support.packets.connection_checks import ConnectionChecker
+from tests.support.packets.frontends import Frontend
+from tests.support.packets.many_clients import STICKY
+from tests.support.packets.timeline import Timeline
 
 
 class Phase(NamedTuple):

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tests.packets.churn import SERVICES, Backend, Pool, slices_between
-from tests.packets.frontends import CLIENTS, Frontend, frontends
 from tests.parity.random_cluster import Cluster, manifests
 from tests.support.lab.clients import ClientTarget
+from tests.support.packets.churn import SERVICES, Backend, Pool, slices_between
+from tests.support.packets.frontends import CLIENTS, Frontend, frontends
 from tests.support.scenario import Scenario
 
 CHANGED = "cluster-policy"
