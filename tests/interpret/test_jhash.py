@@ -10,7 +10,7 @@ from knft.interpret.jhash import hash_slot, jhash
 @pytest.mark.parametrize(
     ("data", "seed", "expected"),
     [
-        # Bob Jenkins' lookup3.c, ``driver5``: hashlittle("", 0) and with seed 0xdeadbeef.
+        # Bob Jenkins' lookup3.c, function driver5: hashlittle("", 0) and with seed 0xdeadbeef.
         (b"", 0, 0xDEADBEEF),
         (b"", 0xDEADBEEF, 0xBD5B7DDE),
     ],
