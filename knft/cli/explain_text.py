@@ -6,6 +6,7 @@ from knft.cli.text_layout import Layout
 from knft.counts import format_number
 from knft.explain.explanation import ExplainedEndpoint, ExplainedFrontend, ExplainedPort, Explanation
 from knft.explain.outcomes import ClientOutcome
+from knft.model.annotations import MAGLEV, SOURCE_HASH
 
 _CLIENTS = {"outside": "from outside", "pod": "from pods", "any": "from any host", "node": "from this node"}
 _COLUMNS = ("address", "pod", "node", "zone", "state", "clients", "connections")
@@ -50,11 +51,19 @@ def _add_port(layout: Layout, port: ExplainedPort) -> None:
         layout.paragraph(f"note: {note.text}", _INDENT)
 
 
+_BALANCING = {
+    MAGLEV: "maglev: by the hash of the client's address and port",
+    SOURCE_HASH: "source-hash: by the hash of the client's address",
+}
+
+
 def _facts(port: ExplainedPort) -> Iterator[tuple[str, str]]:
     yield "summary", "; ".join(dict.fromkeys(each.text for each in (*port.problems, port.conclusion)))
     if port.internal_traffic_policy:
         external = f", external {port.external_traffic_policy}" if port.external_traffic_policy else ""
         yield "policy", f"internal {port.internal_traffic_policy}{external}"
+    if port.load_balancing in _BALANCING:
+        yield "load balancing", _BALANCING[port.load_balancing]
     yield "affinity", _affinity(port)
     if port.connections is not None:
         yield "connections", f"conntrack entries: {format_number(port.connections)}"

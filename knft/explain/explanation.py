@@ -66,9 +66,10 @@ class ExplainedPort(Struct, frozen=True):
 
     ``conclusion`` tells how many endpoints get connections, or why none does. ``problems`` are statements about what
     keeps clients from endpoints. ``other_endpoints`` counts the endpoints that are not listed, because WHAT names one
-    of them. ``source_ranges`` are the sources that may reach its load balancer IPs, all if empty. ``clients`` counts
-    the affinity entries for its endpoints, ``connections`` the conntrack entries of its frontends; both are null if
-    they were not counted. ``has_more_clients`` is true if only the first affinity entries of the node were counted,
+    of them. ``load_balancing`` is how an endpoint is chosen (random, maglev or source-hash), empty if only the kernel's
+    rules are known. ``source_ranges`` are the sources that may reach its load balancer IPs, all if empty. ``clients``
+    counts the affinity entries for its endpoints, ``connections`` the conntrack entries of its frontends; both are null
+    if they were not counted. ``has_more_clients`` is true if only the first affinity entries of the node were counted,
     because it has too many.
     """
 
@@ -82,6 +83,7 @@ class ExplainedPort(Struct, frozen=True):
     other_endpoints: int
     internal_traffic_policy: str
     external_traffic_policy: str
+    load_balancing: str
     affinity_seconds: int | None
     source_ranges: tuple[str, ...]
     notes: tuple[Statement, ...]

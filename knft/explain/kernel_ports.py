@@ -18,8 +18,10 @@ from knft.model.names import ServicePortName
 from knft.model.plan import FrontendKey
 from knft.protocols import NFT_PROTOCOLS, PROTOCOL_NAMES
 
-_ENDPOINT_MAP = re.compile(r"(wide-)?(?:local-)?(nodeport-)?endpoints-(tcp|udp|sctp)(?:-\d+)?")
-"""The names of the maps of endpoints (knft.render.pools and knft.render.wide)."""
+_ENDPOINT_MAP = re.compile(r"(wide-|hashed-)?(?:local-)?(nodeport-)?endpoints-(tcp|udp|sctp)(?:-\d+)?")
+"""The names of the maps of endpoints (knft.render.pools, knft.render.wide and knft.render.hashing)."""
+_NUMBERS_MAP = re.compile(r"hashed-(nodeport-)?numbers-(tcp|udp|sctp)")
+"""The names of the maps with the numbers of Service ports whose clients are hashed (knft.render.hashing)."""
 _WIDE_CHAIN = re.compile(r"wide-(\d+)-.*")
 
 
@@ -59,6 +61,7 @@ def explain_kernel_port(
         other_endpoints=len(endpoints) - len(wanted),
         internal_traffic_policy="",
         external_traffic_policy="",
+        load_balancing="",
         affinity_seconds=max((value for value in seconds if value is not None), default=None),
         source_ranges=(),
         notes=tuple(view.probes.notes()),
@@ -92,21 +95,21 @@ def kernel_ports_with_endpoint(view: KernelFamilyView, address: str, port: int) 
 
 def _frontends_with(view: KernelFamilyView, address: int, port: int) -> Iterator[FrontendKey]:
     """Yield the frontends whose endpoints have an address, and a port unless that is 0."""
-    wide = _wide_frontends(view)
+    wide = _wide_frontends(view) | _hashed_frontends(view)
     for name, collection in view.probes.rules.collections.items():
         found = _ENDPOINT_MAP.fullmatch(name.rpartition(" ")[2])
         if found is None:
             continue
         for element in collection.elements:
             if isinstance(element.value, tuple) and element.value[0] == address and port in (0, element.value[-1]):
-                keys = wide.get(element.key[0], ()) if found[1] else (_frontend_key(view, element, found),)
+                keys = wide.get(element.key[0], ()) if found[1] else (_frontend_key(view, element, found[2], found[3]),)
                 yield from (key for key in keys if key in view.index.owners)
 
 
-def _frontend_key(view: KernelFamilyView, element: Element, found: re.Match[str]) -> FrontendKey:
-    protocol = next(each for each, name in NFT_PROTOCOLS.items() if name == found[3])
+def _frontend_key(view: KernelFamilyView, element: Element, nodeport: str | None, nft_protocol: str) -> FrontendKey:
+    protocol = next(each for each, name in NFT_PROTOCOLS.items() if name == nft_protocol)
     first, second = element.key[0], element.key[1]
-    if found[2] or not isinstance(first, int):
+    if nodeport or not isinstance(first, int):
         return (None, protocol, first if isinstance(first, int) else 0)
     return (format_address(view.probes.rules.version, first), protocol, second if isinstance(second, int) else 0)
 
@@ -123,6 +126,17 @@ def _wide_frontends(view: KernelFamilyView) -> dict[int | tuple[int, int], list[
             if found is not None:
                 wide.setdefault(int(found[1]), []).append(_verdict_key(view, element))
     return wide
+
+
+def _hashed_frontends(view: KernelFamilyView) -> dict[int | tuple[int, int], list[FrontendKey]]:
+    """Return the frontends of each Service port whose clients are hashed, by its number."""
+    hashed: dict[int | tuple[int, int], list[FrontendKey]] = {}
+    for name, collection in view.probes.rules.collections.items():
+        found = _NUMBERS_MAP.fullmatch(name.rpartition(" ")[2])
+        for element in collection.elements if found is not None else ():
+            if found is not None and isinstance(element.value, tuple):
+                hashed.setdefault(element.value[0], []).append(_frontend_key(view, element, found[1], found[2]))
+    return hashed
 
 
 def _verdict_key(view: KernelFamilyView, element: Element) -> FrontendKey:

@@ -17,6 +17,7 @@ from knft.explain.sentences import Sentence, Statement, state
 from knft.explain.words import listed
 from knft.families import Family
 from knft.model.addresses import collapse
+from knft.model.annotations import RANDOM
 from knft.model.endpoint import Endpoint, endpoint_key
 from knft.model.names import ServicePortName
 from knft.model.objects import EndpointSlice
@@ -76,6 +77,7 @@ class PortExplainer:
             other_endpoints=len(explained) - len(shown),
             internal_traffic_policy="Local" if service_port.internal_policy_local else "Cluster",
             external_traffic_policy=_external_policy(plan),
+            load_balancing=service_port.load_balancing if service_port.hashes_clients else RANDOM,
             affinity_seconds=service_port.affinity_seconds or None,
             # Not ``plan.allowed_sources``, which may have the load balancer IPs too, for the node's own packets.
             source_ranges=collapse(service_port.load_balancer_source_ranges) if service_port.load_balancer_vips else (),

@@ -45,8 +45,16 @@ class RandomNumber(Struct, frozen=True):
     offset: int = 0
 
 
-KeyPart = Field | RandomNumber | int
-"""One part of a lookup key: a packet field, a generated number, or a constant."""
+class HashedFields(Struct, frozen=True):
+    """A number from 0 to ``modulus - 1``, the hash of fields (nft: ``jhash``); each has a size in bytes."""
+
+    fields: tuple[tuple[Field, int], ...]
+    modulus: int
+    seed: int
+
+
+KeyPart = Field | RandomNumber | HashedFields | int
+"""One part of a lookup key: a packet field, a generated number, a hash, or a constant."""
 
 
 class Within(Struct, frozen=True):

@@ -251,6 +251,12 @@ class Check(enum.Enum):
         "a client keeps its endpoint only at one node, and only while hints select this endpoint",
         "use one of both, if clients must keep their endpoint",
     )
+    AFFINITY_WITH_HASHING = Texts(
+        "warning",
+        "sessionAffinity is ClientIP, and annotation knft.dev/load-balancing is {value}",
+        "the annotation has no effect: each node chooses a random endpoint for a new client, and remembers it",
+        "remove the annotation, or use sessionAffinity None",
+    )
     SERVICE_CIDR_CONFLICT = Texts(
         "warning",
         "{cidr} {conflict} on {at}",

@@ -9,6 +9,7 @@ from knft.families import Family
 from knft.lint.checks import Check
 from knft.lint.report import Hit, hit
 from knft.model import addresses
+from knft.model.annotations import MAGLEV, SOURCE_HASH
 from knft.model.described import Annotations, Service
 from knft.track.expand import expand_service
 from knft.track.size_limits import frontends_error
@@ -145,6 +146,9 @@ def _annotations(service: Service) -> Iterator[Hit]:
             "spec.publishNotReadyAddresses",
         ),
     )
+    is_hashed = found.load_balancing in (MAGLEV, SOURCE_HASH)
+    if is_hashed and service.spec.session_affinity == "ClientIP" and has_rules(service):
+        yield hit(Check.AFFINITY_WITH_HASHING, service.key, value=found.load_balancing)
     for value, annotation, state, instead in listed_annotations:
         if value:
             yield hit(Check.DEPRECATED_ANNOTATION, service.key, annotation=annotation, state=state, instead=instead)

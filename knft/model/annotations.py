@@ -13,15 +13,20 @@ class Annotations(Struct, frozen=True, gc=False):
     """The annotations of an EndpointSlice or a Service, as written.
 
     ``trigger_time`` tells when the change of an EndpointSlice was triggered. ``drain`` is a Service's
-    (docs/behaviour/draining.md).
+    (docs/behaviour/draining.md), and so is ``load_balancing`` (docs/behaviour/load-balancing.md).
     """
 
     trigger_time: str | None = field(name="endpoints.kubernetes.io/last-change-trigger-time", default=None)
     drain: str | None = field(name="knft.dev/drain", default=None)
+    load_balancing: str | None = field(name="knft.dev/load-balancing", default=None)
 
 
 DRAIN_KEEP, DRAIN_RESET = "keep", "reset"
-SERVICE_CHOICES: Mapping[str, tuple[str, ...]] = {"drain": (DRAIN_KEEP, DRAIN_RESET)}
+RANDOM, MAGLEV, SOURCE_HASH = "random", "maglev", "source-hash"
+SERVICE_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "drain": (DRAIN_KEEP, DRAIN_RESET),
+    "load_balancing": (RANDOM, MAGLEV, SOURCE_HASH),
+}
 """The values of each annotation of Services, by field; the first is the default."""
 
 _NAMES = {each.name: each.encode_name for each in structs.fields(Annotations)}

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from knft.model.annotations import RANDOM
 from knft.protocols import Protocol
 
 
@@ -12,6 +13,7 @@ class ServicePort(Struct, frozen=True, gc=False):
     ``health_check_node_port`` are 0 if there is none. ``creation_timestamp`` is the Service's, as the API server writes
     it (RFC 3339, UTC), so that the order of the texts is the order of the times. It decides which Service owns a
     contested frontend. ``load_balancer_vips`` are the load balancer IPs whose ``ipMode`` is not ``Proxy``.
+    ``load_balancing`` is how the endpoint of a new connection is chosen (``knft.model.annotations``).
     ``resets_connections`` tells whether TCP connections to deleted endpoints are ended (docs/behaviour/draining.md).
     """
 
@@ -28,6 +30,12 @@ class ServicePort(Struct, frozen=True, gc=False):
     external_policy_local: bool = False
     creation_timestamp: str = ""
     resets_connections: bool = False
+    load_balancing: str = RANDOM
+
+    @property
+    def hashes_clients(self) -> bool:
+        """Whether the hash of a client determines its endpoint. ClientIP affinity takes precedence."""
+        return self.load_balancing != RANDOM and not self.affinity_seconds
 
     @property
     def is_externally_accessible(self) -> bool:

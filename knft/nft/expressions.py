@@ -51,10 +51,21 @@ class Constant(Struct, frozen=True, tag=True):
     value: int
 
 
+class Hash(Struct, frozen=True, tag=True):
+    """A number from 0 to ``modulus - 1``, the hash of header fields: ``jhash``. The same seed gives the same hash.
+
+    libnftables accepts the hash of several fields only as text.
+    """
+
+    fields: tuple[Payload, ...]
+    modulus: int
+    seed: int
+
+
 class Concat(Struct, frozen=True, tag=True):
     """Several expressions as one key, joined by ``.`` in nft text."""
 
-    parts: tuple[Payload | Meta | Ct | RandomNumber | Constant, ...]
+    parts: tuple[Payload | Meta | Ct | RandomNumber | Constant | Hash, ...]
 
 
 KeyExpression = Payload | Meta | Concat

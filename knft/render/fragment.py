@@ -11,6 +11,7 @@ from msgspec import Struct
 from knft.config import Config
 from knft.families import Family
 from knft.model import addresses
+from knft.model.annotations import MAGLEV, RANDOM
 from knft.model.endpoint import Endpoint, endpoint_is_local, endpoint_target
 from knft.model.names import ServicePortName
 from knft.model.node import NodeView
@@ -21,11 +22,16 @@ from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends, names
 from knft.render.counters import counter_members, counting_verdict
 from knft.render.endpoint_ids import assign_ids, ids_of_contents, previous_ids
+from knft.render.frontends import endpoints_of
+from knft.render.hashing import hashed_array
 from knft.render.localhost_nodeports import localhost_rejections
+from knft.render.maglev import maglev_table, table_size
 from knft.render.order import stable_order
 from knft.render.pools import (
     ExternalClusterChain,
     ExternalLocalChain,
+    HashPool,
+    Pool,
     PoolChain,
     PoolKind,
     ResetChain,
@@ -36,7 +42,6 @@ from knft.render.pools import (
 from knft.render.wide import (
     ALL_CLASSES,
     WidePort,
-    endpoints_of,
     wide_array,
     wide_chain_name,
     wide_chains,
@@ -95,8 +100,22 @@ def render_plan(
     if wide is not None:
         if wide.endpoints:
             arrays.add_wide(wide)
+        if wide.is_hashed:
+            contents.arrays.update(_hashed_arrays(plan, wide.number))
         contents.chains.update((chain.name, chain) for chain in wide_chains(plan, wide, family, config))
     return Fragment(contents, tuple(chains))
+
+
+def _hashed_arrays(plan: ServicePlan, number: int) -> Iterator[tuple[ArrayName, Array]]:
+    """Yield the tables of a Service port whose clients are hashed, and its number for each frontend."""
+    for traffic_class in wide_classes(plan):
+        targets = _targets(endpoints_of(plan, traffic_class))
+        yield hashed_array(plan, number, traffic_class), maglev_table(targets, table_size(len(targets)))
+    for frontend in plan.frontends:
+        if frontends.traffic_classes(plan, frontend):
+            is_nodeport = frontend.kind is FrontendKind.NODE_PORT
+            numbers = names.numbers_map(NFT_PROTOCOLS[frontend.protocol], nodeport=is_nodeport)
+            yield ArrayName(numbers, frontends.array_prefix(frontend)), (number,)
 
 
 def _verdict(
@@ -243,20 +262,24 @@ def _shared_chains(plan: ServicePlan, frontend: Frontend) -> tuple[SharedChain, 
         frontend.kind,
         frontends.traffic_action(plan, frontend),
         (len(plan.endpoints.cluster), len(plan.endpoints.local)),
-        plan.port.affinity_seconds,
+        (plan.port.affinity_seconds, plan.port.load_balancing if plan.port.hashes_clients else RANDOM),
     )
 
 
 # Cached, here and below, to save time and to share equal objects: 25 000 Service ports have few different ones.
 @lru_cache(maxsize=1 << 12)
 def _chains_of(
-    protocol: str, kind: FrontendKind, action: TrafficAction, sizes: tuple[int, int], timeout: int
+    protocol: str, kind: FrontendKind, action: TrafficAction, sizes: tuple[int, int], balancing: tuple[int, str]
 ) -> tuple[SharedChain, ...]:
-    """Return the shared chains; ``sizes`` are the numbers of cluster and of local endpoints."""
-    cluster_size, local_size = sizes
+    """Return the shared chains.
+
+    ``sizes`` are the numbers of cluster and of local endpoints, ``balancing`` the affinity timeout and the annotation.
+    """
     nodeport, is_internal = kind is FrontendKind.NODE_PORT, kind is FrontendKind.CLUSTER_IP
-    cluster = pool_chain(PoolKind(protocol, nodeport, local=False), cluster_size, timeout)
-    local = pool_chain(PoolKind(protocol, nodeport, local=True), local_size, timeout)
+    cluster, local = (
+        _pool(PoolKind(protocol, nodeport, is_local), size, *balancing)
+        for is_local, size in zip((False, True), sizes, strict=True)
+    )
     match action:
         case TrafficAction.CLUSTER:
             return with_targets(cluster if is_internal else ExternalClusterChain(cluster))
@@ -266,6 +289,12 @@ def _chains_of(
             return () if is_internal else with_targets(ExternalLocalChain(cluster, local))
         case TrafficAction.REJECT:
             return ()
+
+
+def _pool(kind: PoolKind, endpoints: int, timeout: int, load_balancing: str) -> Pool:
+    if load_balancing == RANDOM:
+        return pool_chain(kind, endpoints, timeout)
+    return HashPool(kind, table_size(endpoints), by_port=load_balancing == MAGLEV)
 
 
 @lru_cache(maxsize=1 << 6)

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from knft.model.endpoint import Endpoint
 from knft.model.plan import Frontend, FrontendKind, ServicePlan, TrafficAction
 from knft.nft.expressions import Drop, Goto
 from knft.nft.objects import Key
@@ -45,6 +46,14 @@ def traffic_action(plan: ServicePlan, frontend: Frontend) -> TrafficAction:
 
 TrafficClass = Literal["cluster", "local"]
 """Whether traffic may go to the cluster endpoints, or only to those on this node."""
+
+CLASS_NUMBERS: dict[TrafficClass, int] = {"cluster": 0, "local": 1}
+"""The numbers of the classes in the keys of maps."""
+
+
+def endpoints_of(plan: ServicePlan, traffic_class: TrafficClass) -> tuple[Endpoint, ...]:
+    """Return the endpoints for one class of traffic."""
+    return plan.endpoints.local if traffic_class == "local" else plan.endpoints.cluster
 
 
 def traffic_classes(plan: ServicePlan, frontend: Frontend) -> tuple[TrafficClass, ...]:

@@ -30,6 +30,7 @@ from knft.render.counters import (
     counter_chains,
     counter_containers,
 )
+from knft.render.hashing import hashing_containers
 from knft.render.localhost_nodeports import (
     LOOPBACK_NETWORKS,
     localhost_chains,
@@ -45,10 +46,14 @@ from knft.render.pools import (
     PoolChain,
     PoolKind,
     SharedChain,
+    hashes_clients,
     match_outside_source,
     shared_chain,
 )
 from knft.render.wide import wide_containers
+
+HASHED_MAPS = frozenset(container.name for container in hashing_containers(Family.IPV4))
+"""The names of the maps that exist only if a Service port has needed them for consistent hashing."""
 
 BEFORE_NAT, NAT, FILTER, MASQUERADE = -111, -101, 0, 99
 """Hook priorities: filter before DNAT, DNAT, filter after DNAT, masquerade."""
@@ -67,8 +72,11 @@ def pool_kinds() -> tuple[PoolKind, ...]:
 _WITHOUT_OPTIONS = Config("")
 
 
-def containers(family: Family, config: Config = _WITHOUT_OPTIONS) -> tuple[Container, ...]:
-    """Return the declarations of all sets and maps of a family's table; options of ``config`` need further ones."""
+def containers(family: Family, config: Config = _WITHOUT_OPTIONS, *, hashing: bool = False) -> tuple[Container, ...]:
+    """Return the declarations of all sets and maps of a family's table.
+
+    Options of ``config`` need further ones, and so does consistent hashing: with ``hashing``, these are included.
+    """
     address = "ipv4_addr" if family is Family.IPV4 else "ipv6_addr"
     frontend, nodeport = f"{address} . inet_proto . inet_service", "inet_proto . inet_service"
     hairpin = f"{address} . {frontend}"
@@ -104,6 +112,7 @@ def containers(family: Family, config: Config = _WITHOUT_OPTIONS) -> tuple[Conta
         *wide_containers(family.nft),
         *(counter_containers(family) if config.service_counters else ()),
         *(localhost_containers() if config.localhost_nodeports else ()),
+        *(hashing_containers(family) if hashing else ()),
     )
 
 
@@ -130,14 +139,16 @@ def _earlier_containers(family: Family) -> tuple[Container, ...]:
 
 @cache
 def container_names(family: Family, config: Config = _WITHOUT_OPTIONS) -> frozenset[str]:
-    """Return the names of all sets and maps."""
-    return frozenset(container.name for container in containers(family, config))
+    """Return the names of all sets and maps that the table may have."""
+    return frozenset(container.name for container in containers(family, config, hashing=True))
 
 
 @cache
 def endpoint_map_names() -> frozenset[str]:
     """Return the names of the maps of endpoints and of endpoint IDs, which are the same in both families."""
-    return frozenset(each.name for each in containers(Family.IPV4) if each.is_map and each.data != "verdict")
+    return frozenset(
+        each.name for each in containers(Family.IPV4, hashing=True) if each.is_map and each.data != "verdict"
+    )
 
 
 def _endpoint_maps(kind: PoolKind, protocol: str) -> tuple[Container, Container]:
@@ -297,7 +308,7 @@ def cache_filter(family: Family, config: Config = _WITHOUT_OPTIONS) -> CacheFilt
         LAYOUT_MARKERS[family],
         {
             each.name: "map" if each.is_map else "set"
-            for each in containers(family, config)
+            for each in containers(family, config, hashing=True)
             if not each.interval and not each.dynamic_size
         },
     )
@@ -344,9 +355,18 @@ def constant_chains_with_markers(family: Family, config: Config) -> tuple[Chain,
     return (*constant_chains(family, config), *(Chain(name) for name in markers(family, config)))
 
 
-def declarations(family: Family, config: Config = _WITHOUT_OPTIONS) -> Table:
+def declarations(family: Family, config: Config = _WITHOUT_OPTIONS, *, hashing: bool = False) -> Table:
     """Return the table with only its sets and maps; knft sends them as nft text before it sends anything else."""
-    return Table(family.nft, names.TABLE, names.COMMENT, containers(family, config), (), {})
+    return Table(family.nft, names.TABLE, names.COMMENT, containers(family, config, hashing=hashing), (), {})
+
+
+def uses_hashing(transaction: Transaction) -> bool:
+    """Tell whether a transaction needs the maps that only consistent hashing needs.
+
+    Another program may have made a chain with the name of a shared one, whose rules knft then writes.
+    """
+    written = (*transaction.new_chains, *transaction.chains)
+    return not HASHED_MAPS.isdisjoint(transaction.added) or any(hashes_clients(chain.name) for chain in written)
 
 
 def whole_table(

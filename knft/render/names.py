@@ -31,6 +31,9 @@ SOURCE_RANGE_CHAINS = "source-range-chains"
 WIDE_PREFIX = "wide-"
 WIDE_MAP_PREFIX, WIDE_IDS = "wide-endpoints-", "wide-endpoint-ids"
 EARLIER_STICKY_PREFIX = "sticky-"
+HASHED_MAP_PREFIX = "hashed-endpoints-"
+"""The beginning of the names of the maps of tables (``knft.render.hashing``)."""
+NUMBERS_MAP_PREFIXES = ("hashed-numbers-", "hashed-nodeport-numbers-")
 OWNED_CHAIN_PREFIXES = (EARLIER_STICKY_PREFIX, WIDE_PREFIX, "in-flight")
 """The beginnings of the names of chains that belong to one Service port, and of those that only earlier versions have:
 a sync deletes them if no Service port needs them."""
@@ -58,6 +61,11 @@ COUNTER_SETS = frozenset({CONNECTIONS, NODEPORT_CONNECTIONS, REJECTED, NODEPORT_
 def endpoint_ids_map(endpoint_map: str) -> str:
     """Return the name of the map with the IDs of the endpoints in an endpoint map."""
     return WIDE_IDS if endpoint_map.startswith(WIDE_MAP_PREFIX) else endpoint_map.replace("endpoints-", "endpoint-ids-")
+
+
+def numbers_map(protocol: str, *, nodeport: bool) -> str:
+    """Return the name of the map with the numbers of the Service ports whose clients are hashed, by frontend."""
+    return f"{NUMBERS_MAP_PREFIXES[nodeport]}{protocol}"
 
 
 def is_ids_map(name: str) -> bool:

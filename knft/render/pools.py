@@ -7,6 +7,8 @@ frontends' verdicts.
 An affinity pool chain (``AffinityPool``) precedes the pool chain of Service ports with session affinity. It sends a
 client to the endpoint that it reached before, with the rules of ``KnownClientsChain`` (``knft.render.affinity``).
 
+A hash pool chain (``HashPool``) picks the endpoint by a hash of the client (``knft.render.hashing``).
+
 A policy chain handles external traffic before it continues in a pool chain: ``ExternalClusterChain`` with
 externalTrafficPolicy Cluster, ``ExternalLocalChain`` with Local. Traffic to cluster IPs needs none. The policies of a
 Service are in ``knft.model.service_port``; ``knft.decide`` applies them.
@@ -18,7 +20,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from knft.config import Config
 from knft.families import Family
@@ -26,7 +28,17 @@ from knft.model.plan import TrafficAction
 from knft.nft import expressions as nft
 from knft.nft.objects import Chain
 from knft.render.affinity import EndpointLookup, affinity_rules, block_end, block_starts, known_rules
-from knft.render.names import COUNTING_CHAINS, INSIDE_CIDRS, POD_CIDRS, REJECT_CHAIN, RESET_PREFIX, endpoint_ids_map
+from knft.render.frontends import TrafficClass
+from knft.render.hashing import hash_rules
+from knft.render.names import (
+    COUNTING_CHAINS,
+    INSIDE_CIDRS,
+    POD_CIDRS,
+    REJECT_CHAIN,
+    RESET_PREFIX,
+    endpoint_ids_map,
+    numbers_map,
+)
 
 COMMON_SIZES = range(1, 65)
 """Sizes for which all pool chains are created in advance, when the first chain that uses their map is created.
@@ -68,6 +80,10 @@ class PoolKind(Struct, frozen=True, gc=False):
     def chain_prefix(self) -> str:
         """The prefix of the names of this kind's pool chains."""
         return f"{self._prefix}pool-{self.protocol}-"
+
+    def hash_prefix(self, *, by_port: bool) -> str:
+        """Return the prefix of the names of this kind's hash pool chains."""
+        return f"{self._prefix}{'maglev' if by_port else 'source-hash'}-{self.protocol}-"
 
     @property
     def known_prefix(self) -> str:
@@ -125,10 +141,29 @@ class AffinityPool(Struct, frozen=True, gc=False):
         return tuple(KnownClientsChain(self.kind, self.timeout, start) for start in block_starts(self.size))
 
 
+class HashPool(Struct, frozen=True, gc=False):
+    """The chain that picks an endpoint by the hash of the client, from a table of ``size`` slots.
+
+    With ``by_port``, the hash includes the source port.
+    """
+
+    kind: PoolKind
+    size: int
+    by_port: bool
+
+    @property
+    def name(self) -> str:
+        """The chain's name."""
+        return f"{self.kind.hash_prefix(by_port=self.by_port)}{self.size}"
+
+
+Pool = PoolChain | AffinityPool | HashPool
+
+
 class ExternalClusterChain(Struct, frozen=True, gc=False):
     """The policy chain for external traffic with policy Cluster: it masquerades, then continues in ``pool``."""
 
-    pool: PoolChain | AffinityPool
+    pool: Pool
 
     @property
     def name(self) -> str:
@@ -144,8 +179,8 @@ class ExternalLocalChain(Struct, frozen=True, gc=False):
     ``no-endpoint-nodeports``).
     """
 
-    cluster: PoolChain | AffinityPool
-    local: PoolChain | AffinityPool
+    cluster: Pool
+    local: Pool
 
     @property
     def name(self) -> str:
@@ -174,7 +209,9 @@ _RESET_CHAINS = {
     for chain in (ResetChain(nft.Drop()), *(ResetChain(nft.Goto(name)) for name in (REJECT_CHAIN, *COUNTING_CHAINS)))
 }
 
-SharedChain = PoolChain | KnownClientsChain | AffinityPool | ExternalClusterChain | ExternalLocalChain | ResetChain
+SharedChain = (
+    PoolChain | KnownClientsChain | AffinityPool | HashPool | ExternalClusterChain | ExternalLocalChain | ResetChain
+)
 """A description of a shared chain, without its rules."""
 
 
@@ -182,16 +219,17 @@ SharedChain = PoolChain | KnownClientsChain | AffinityPool | ExternalClusterChai
 def shared_chain(chain: SharedChain, family: Family, config: Config) -> Chain:
     """Return the chain that ``chain`` describes, with its rules."""
     match chain:
-        case PoolChain():
-            return Chain(chain.name, _pool_rules(chain, family))
+        case PoolChain() | HashPool():
+            rules = _pool_rules(chain, family) if isinstance(chain, PoolChain) else _hash_pool_rules(chain, family)
+            return Chain(chain.name, rules)
         case KnownClientsChain(kind, timeout, start):
             indexes = range(start, block_end(start))
             return Chain(chain.name, known_rules(_endpoint_lookup(kind, family), indexes, timeout))
         case AffinityPool(kind, size, timeout):
             known = [each.name for each in chain.known_clients()]
             # Nothing leads to a pool without endpoints, but another program may have made a chain of that name.
-            rules = affinity_rules(_endpoint_lookup(kind, family), max(size, 1), timeout, known)
-            return Chain(chain.name, (*rules, nft.Rule((nft.ClearPriority(), nft.Goto(chain.pool.name)))))
+            first = affinity_rules(_endpoint_lookup(kind, family), max(size, 1), timeout, known)
+            return Chain(chain.name, (*first, nft.Rule((nft.ClearPriority(), nft.Goto(chain.pool.name)))))
         case ExternalClusterChain(pool):
             return Chain(chain.name, external_cluster_rules(pool.name, config))
         case ExternalLocalChain(cluster, local):
@@ -208,6 +246,15 @@ def _pool_rules(pool: PoolChain, family: Family) -> tuple[nft.Rule, ...]:
     moduli = (pool.size, 1) if pool.size > 1 else (1,)
     lookup = _endpoint_lookup(pool.kind, family)
     return tuple(nft.Rule((lookup.translate(nft.RandomNumber(modulus)),)) for modulus in moduli)
+
+
+def _hash_pool_rules(pool: HashPool, family: Family) -> tuple[nft.Rule, ...]:
+    numbers = numbers_map(pool.kind.protocol, nodeport=pool.kind.nodeport)
+    lookup = structs.replace(_endpoint_lookup(pool.kind, family), ids=numbers)
+    traffic_class: TrafficClass = "local" if pool.kind.local else "cluster"
+    # Nothing leads to a pool without endpoints, but another program may have made a chain of that name.
+    size = max(pool.size, 1)
+    return tuple(hash_rules(lookup, pool.kind.protocol, traffic_class, size, by_port=pool.by_port))
 
 
 def _endpoint_lookup(kind: PoolKind, family: Family) -> EndpointLookup:
@@ -252,8 +299,9 @@ def external_local_rules(cluster: str, local: str | None, family: Family, config
 
 
 _NAME = re.compile(
-    r"(?P<external>external-)?(?:affinity-(?P<timeout>[1-9]\d{0,4})-)?(?P<local>local-)?(?P<nodeport>nodeport-)?"
-    r"(?P<purpose>pool|known)-(?P<protocol>tcp|udp|sctp)-(?P<size>0|[1-9]\d{0,4})(?:-of-(?P<cluster>0|[1-9]\d{0,4}))?",
+    r"(?P<external>external-)?(?:affinity-(?P<timeout>[1-9]\d{0,4})-(?!.*hash|.*maglev))?(?P<local>local-)?"
+    r"(?P<nodeport>nodeport-)?(?P<purpose>pool|known|maglev|source-hash)-(?P<protocol>tcp|udp|sctp)-"
+    r"(?P<size>0|[1-9]\d{0,4})(?:-of-(?P<cluster>0|[1-9]\d{0,4}))?",
     re.ASCII,
 )
 
@@ -269,16 +317,27 @@ def parse_shared_chain(name: str) -> SharedChain | None:
         known = KnownClientsChain(kind, timeout, size)
         is_block = timeout > 0 and size < MAX_POOL_SIZE and size in block_starts(size + 1)
         return known if is_block and found["external"] is None and found["cluster"] is None else None
-    pool = pool_chain(kind, size, timeout)
+    pool = _pool(found["purpose"], kind, size, timeout)
     match found["external"], found["cluster"]:
         case None, None:
             return pool
         case str(), None:
             return ExternalClusterChain(pool)
         case str(), str(cluster) if kind.local:
-            return ExternalLocalChain(pool_chain(PoolKind(found["protocol"], nodeport), int(cluster), timeout), pool)
+            return ExternalLocalChain(
+                structs.replace(pool, kind=PoolKind(found["protocol"], nodeport), size=int(cluster)), pool
+            )
         case _:
             return None
+
+
+def _pool(purpose: str, kind: PoolKind, size: int, timeout: int) -> Pool:
+    return pool_chain(kind, size, timeout) if purpose == "pool" else HashPool(kind, size, purpose == "maglev")
+
+
+def hashes_clients(chain: str) -> bool:
+    """Tell whether the name of a shared chain is that of one with consistent hashing."""
+    return "maglev-" in chain or "source-hash-" in chain
 
 
 def configured_shared_chain(name: str, config: Config) -> SharedChain | None:

@@ -25,7 +25,6 @@ from msgspec import Struct
 
 from knft.config import Config
 from knft.families import Family, NftFamily
-from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
 from knft.model.plan import Frontend, FrontendKind, ServicePlan, TrafficAction
 from knft.nft import expressions as nft
@@ -34,7 +33,8 @@ from knft.protocols import NFT_PROTOCOLS
 from knft.render import frontends
 from knft.render.affinity import MAX_BLOCK_SIZE, EndpointLookup, affinity_rules, known_rules
 from knft.render.counters import count_denied_source
-from knft.render.frontends import TrafficClass
+from knft.render.frontends import CLASS_NUMBERS, TrafficClass, endpoints_of
+from knft.render.hashing import FIRST_NUMBER, NUMBER_STEP
 from knft.render.names import SERVICE_IPS, SERVICE_NODEPORTS, WIDE_IDS, WIDE_MAP_PREFIX, WIDE_PREFIX
 from knft.render.pools import external_rules
 
@@ -51,28 +51,24 @@ NUMBERS = 1 << 31
 """libnftables 1.0.6 lists larger constants as negative numbers."""
 
 _SERVICE_MAPS = (SERVICE_IPS, SERVICE_NODEPORTS)
-_CLASS_NUMBERS: dict[TrafficClass, int] = {"cluster": 0, "local": 1}
-ALL_CLASSES = tuple(_CLASS_NUMBERS)
+ALL_CLASSES = tuple(CLASS_NUMBERS)
 
 
 class WidePort(Struct, frozen=True, gc=False):
-    """The number of a wide Service port.
+    """The number of a wide Service port, or of one whose clients are hashed.
 
-    ``endpoints`` and ``source_ranges`` tell which of the two it stores under this number, once for all frontends.
+    ``endpoints`` and ``source_ranges`` tell which of the two it stores under this number, once for all frontends;
+    ``is_hashed`` tells whether it stores its endpoints in tables instead (``knft.render.hashing``).
     """
 
     number: int
     endpoints: bool
     source_ranges: bool
-
-
-def endpoints_of(plan: ServicePlan, traffic_class: TrafficClass) -> tuple[Endpoint, ...]:
-    """Return the endpoints for one class of traffic."""
-    return plan.endpoints.local if traffic_class == "local" else plan.endpoints.cluster
+    is_hashed: bool = False
 
 
 class WideNumbers:
-    """Assigns numbers to wide Service ports during one sync.
+    """Assigns numbers to wide and hashed Service ports during one sync.
 
     ``changed`` holds the numbers that the sync assigned, by Service port; None for a Service port that loses its own.
     """
@@ -83,11 +79,11 @@ class WideNumbers:
         self._taken: set[int] | None = None
         self.changed: dict[ServicePortName, int | None] = {}
 
-    def assign(self, name: ServicePortName) -> int:
-        """Return the number of a Service port, which stays the same as long as it is wide."""
+    def assign(self, name: ServicePortName, *, is_hashed: bool = False) -> int:
+        """Return the number of a Service port, which stays the same as long as it is wide or hashed."""
         number = self._previous.get(name)
-        if number is None:
-            number = self._new_number(name)
+        if number is None or is_hashed is not is_for_hashing(number):
+            number = self._new_number(name, is_hashed=is_hashed)
         self.changed[name] = number
         return number
 
@@ -101,15 +97,22 @@ class WideNumbers:
         for name in self._previous.keys() - self.changed.keys() - set(preserved):
             self.changed[name] = None
 
-    def _new_number(self, name: ServicePortName) -> int:
+    def _new_number(self, name: ServicePortName, *, is_hashed: bool) -> int:
         if self._taken is None:
             # A number that this sync releases stays taken: packets in flight may still be in its chains.
             self._taken = set(self._previous.values())
-        number = int.from_bytes(hashlib.sha256("\0".join(name).encode()).digest()[:4]) % NUMBERS
-        while number in self._taken:
-            number = (number + 1) % NUMBERS
-        self._taken.add(number)
-        return number
+        first, step = (FIRST_NUMBER, NUMBER_STEP) if is_hashed else (0, 1)
+        numbers = range(first, NUMBERS, step)
+        position = int.from_bytes(hashlib.sha256("\0".join(name).encode()).digest()[:4]) % len(numbers)
+        while numbers[position] in self._taken or is_hashed is not is_for_hashing(numbers[position]):
+            position = (position + 1) % len(numbers)
+        self._taken.add(numbers[position])
+        return numbers[position]
+
+
+def is_for_hashing(number: int) -> bool:
+    """Tell which kind of number it is, so that a Service port that changes gets the one that it has after a restart."""
+    return number in range(FIRST_NUMBER, NUMBERS, NUMBER_STEP)
 
 
 def read_numbers(found: Contents, names: Iterable[ServicePortName]) -> dict[ServicePortName, int]:
@@ -132,10 +135,12 @@ def read_numbers(found: Contents, names: Iterable[ServicePortName]) -> dict[Serv
 
 
 def wide_port(plan: ServicePlan, numbers: WideNumbers) -> WidePort | None:
-    """Return what a Service port stores by number; None if it is not wide."""
-    endpoints, source_ranges = _has_wide_endpoints(plan), _has_wide_source_ranges(plan)
-    if endpoints or source_ranges:
-        return WidePort(numbers.assign(plan.name), endpoints, source_ranges)
+    """Return what a Service port stores by number; None if it is neither wide nor hashed."""
+    is_hashed, source_ranges = plan.port.hashes_clients, _has_wide_source_ranges(plan)
+    endpoints = not is_hashed and _has_wide_endpoints(plan)
+    if endpoints or source_ranges or is_hashed:
+        number = numbers.assign(plan.name, is_hashed=is_hashed)
+        return WidePort(number, endpoints, source_ranges, is_hashed)
     numbers.release(plan.name)
     return None
 
@@ -178,12 +183,12 @@ def wide_containers(family: NftFamily) -> tuple[Container, ...]:
 def wide_array(plan: ServicePlan, number: int, traffic_class: TrafficClass) -> ArrayName:
     """Return the name of the array that holds the endpoints for one class of traffic."""
     container = f"{WIDE_MAP_PREFIX}{NFT_PROTOCOLS[plan.port.protocol]}-{number % MAPS}"
-    return ArrayName(container, (number, _CLASS_NUMBERS[traffic_class]))
+    return ArrayName(container, (number, CLASS_NUMBERS[traffic_class]))
 
 
 def wide_ids_array(number: int, traffic_class: TrafficClass) -> ArrayName:
     """Return the name of the array that holds the IDs of these endpoints."""
-    return ArrayName(WIDE_IDS, (number, _CLASS_NUMBERS[traffic_class]))
+    return ArrayName(WIDE_IDS, (number, CLASS_NUMBERS[traffic_class]))
 
 
 def wide_classes(plan: ServicePlan) -> list[TrafficClass]:

@@ -56,6 +56,7 @@ class ScrapeValues(Struct, frozen=True):
     left_tables: dict[Family, int] = {}
     audit_differences: dict[Family, int] = {}
     service_ports: dict[Family, int] = {}
+    hashed_service_ports: dict[Family, int] = {}
     health_check_services: dict[Family, int] = {}
     listen_failures: dict[Family, int] = {}
     libnftables_starts: int = 0
@@ -313,6 +314,8 @@ _FAMILY_METRICS: tuple[tuple[_Kind, str, str, Callable[[ScrapeValues], Mapping[F
      lambda values: values.audit_differences),
     (GaugeMetricFamily, "knft_service_ports", "Service ports",
      lambda values: values.service_ports),
+    (GaugeMetricFamily, "knft_hashed_service_ports", "Service ports with consistent hashing",
+     lambda values: values.hashed_service_ports),
     (GaugeMetricFamily, "knft_health_check_services", "Services whose health check port is open",
      lambda values: values.health_check_services),
     (CounterMetricFamily, "knft_health_check_listen_failures_total", "Failed attempts to open a health check port",

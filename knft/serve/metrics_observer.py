@@ -131,6 +131,7 @@ def read_scrape_values(
         left_tables={family: int(daemon.foreign_changes.is_left(family)) for family in daemon.states},
         audit_differences={family: daemon.audit_differences[family] for family in daemon.states},
         service_ports={family: state.service_port_count() for family, state in daemon.states.items()},
+        hashed_service_ports=daemon.hashed_service_port_counts(),
         health_check_services={family: servers.service_count for family, servers in service_health.servers.items()},
         listen_failures={family: servers.listen_failures for family, servers in service_health.servers.items()},
         libnftables_starts=libnftables_starts,

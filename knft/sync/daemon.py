@@ -99,6 +99,10 @@ class Daemon:
         """The state of every family. Other threads than the sync thread may call what says so."""
         return {proxier.family: proxier.state for proxier in self._proxiers}
 
+    def hashed_service_port_counts(self) -> dict[Family, int]:
+        """Return how many Service ports have tables of hashes; from any thread."""
+        return {proxier.family: proxier.hashed_service_port_count() for proxier in self._proxiers}
+
     def element_count(self, family: Family) -> int | None:
         """Return how many elements a family's table has, None while a sync runs or after a failure; from any thread."""
         return next(proxier.element_count() for proxier in self._proxiers if proxier.family is family)

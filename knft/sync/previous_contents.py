@@ -1,7 +1,7 @@
 """The contents of Service ports before a sync: they stay if the kernel refuses new ones, or if objects are unknown."""
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct, field
 
@@ -77,10 +77,22 @@ def _with_elements(entries: dict[tuple[str, Key], Entry], found: Contents) -> Co
         for array, targets in found.arrays.items()
         if (array.container.rpartition("-")[2], array.prefix) in prefixes
     }
-    named = Contents(dict(entries), arrays, set())
+    named = Contents(dict(entries), arrays | _tables(arrays, found), set())
     named.update(_own_contents(entries.values(), found))
     named.members.update(_members(frontends, named.arrays, protocols, found))
     return named
+
+
+def _tables(arrays: Mapping[ArrayName, Array], found: Contents) -> dict[ArrayName, Array]:
+    """Return the tables of hashes of the Service ports whose numbers are among the arrays."""
+    numbers = {values[0] for array, values in arrays.items() if array.container.startswith(names.NUMBERS_MAP_PREFIXES)}
+    if not numbers:
+        return {}
+    return {
+        array: targets
+        for array, targets in found.arrays.items()
+        if array.container.startswith(names.HASHED_MAP_PREFIX) and array.prefix[0] in numbers
+    }
 
 
 def _members(

@@ -175,6 +175,10 @@ class Proxier:
         """Return how many elements the table has, None while a sync runs or after a failure; from any thread."""
         return self._writer.element_count()
 
+    def hashed_service_port_count(self) -> int:
+        """Return how many Service ports have tables of hashes; from any thread."""
+        return self._writer.hashed_service_port_count()
+
     def invalidate(self, invalidation: Invalidation) -> None:
         """Make the next sync a full one; from any thread."""
         self._invalidations.add(invalidation)

@@ -1,8 +1,9 @@
 """Finds the elements to remove in the cleanup phase, after the new verdicts are in force.
 
 The kernel evaluates a packet by the rules that existed when the packet entered the hook, but by the elements that exist
-at the time of each lookup. So if a Service port changes to other chains, a packet that read the old verdict before the
-commit looks up the endpoints of the old layout after it.
+at the time of each lookup. So if a Service port changes to other chains, or its frontends to other maps with the
+traffic policy or consistent hashing, a packet that read the old verdict before the commit looks up the former endpoints
+after it.
 
 A packet of a known client (``knft.render.affinity``) is looked up by one index after the other. If a Service port loses
 an endpoint, another one may move from the end of its array to that index. So the element at its old index stays until
@@ -32,6 +33,7 @@ from knft.render.names import (
     DROPPED_NODEPORTS,
     DROPPED_SERVICES,
     HAIRPIN,
+    HASHED_MAP_PREFIX,
     NO_ENDPOINT_NODEPORTS,
     NO_ENDPOINT_SERVICES,
     RESET_PREFIX,
@@ -51,7 +53,7 @@ _SERVING_MAPS = {NO_ENDPOINT_SERVICES: SERVICE_IPS, NO_ENDPOINT_NODEPORTS: SERVI
 
 
 class Superseded(Struct, frozen=True):
-    """Endpoints and source ranges of Service ports that are served by other chains from now on.
+    """Endpoints and source ranges of Service ports that are served by other chains or maps from now on.
 
     ``moved`` are the elements at the old indexes of endpoints with session affinity that get another index.
     ``rejections`` are elements that rejected or dropped packets to frontends that have an endpoint from now on.
@@ -126,7 +128,7 @@ def _without_empty(removals: Removals) -> Removals:
 
 
 def find_superseded(programmed: ProgrammedContents[Owner], desired: Mapping[Owner, Contents | None]) -> Superseded:
-    """Return what the Service ports that change their chains no longer use.
+    """Return what the Service ports that change their chains or maps no longer use.
 
     Unclaimed contents, found at start or after a failure, may belong to a Service port that still exists.
     """
@@ -137,15 +139,18 @@ def find_superseded(programmed: ProgrammedContents[Owner], desired: Mapping[Owne
     unclaimed = programmed.get(SpecialOwner.UNCLAIMED)
     for owner, new in desired.items():
         old = programmed.get(owner)
-        if new is not None and owner is not SpecialOwner.UNCLAIMED:
-            if old is not None:
-                rejections.update(_obsolete_rejections(old, new))
-            before = unclaimed if old is None else old
-            moved.update(_old_indexes(before, new) if before is not None else ())
-        if old is None or (owner is not SpecialOwner.UNCLAIMED and not _is_served_otherwise(old, new)):
+        if owner is SpecialOwner.UNCLAIMED:  # Without ranges: new ones may overlap them, so these are removed first.
+            arrays |= old.arrays.keys() if old is not None else frozenset()
             continue
-        arrays |= old.arrays.keys()
-        if owner is not SpecialOwner.UNCLAIMED:  # New ranges may overlap unclaimed ones, so these are removed first.
+        before = unclaimed if old is None else old
+        if new is None or before is None:
+            continue
+        moved.update(_old_indexes(before, new))
+        if old is None:
+            continue
+        rejections.update(_obsolete_rejections(old, new))
+        arrays.update(_unused_arrays(old, new))
+        if _is_served_by_other_chains(old, new):
             source_ranges |= {key for container, key in old.members if container == SOURCE_RANGES}
     for new in desired.values() if arrays else ():
         if new is not None:
@@ -183,8 +188,28 @@ def _drops(verdict: Verdict) -> bool:
     return isinstance(verdict, Drop) or verdict.chain.removeprefix(RESET_PREFIX) in _DROPPING
 
 
-def _is_served_otherwise(old: Contents, new: Contents | None) -> bool:
+def _is_served_by_other_chains(old: Contents, new: Contents) -> bool:
     """Tell whether a Service port still serves its clients, and uses other chains of its own."""
-    if new is None or old.chains.keys() == new.chains.keys():
-        return False
-    return any(container in (SERVICE_IPS, SERVICE_NODEPORTS) for container, _ in new.entries)
+    return old.chains.keys() != new.chains.keys() and bool(_served(new))
+
+
+def _served(contents: Contents) -> set[Key]:
+    """Return the frontends with a verdict, as at the beginning of keys in endpoint maps."""
+    return {(*key[:-2], key[-1]) for container, key in contents.entries if container in _SERVING_MAPS.values()}
+
+
+def _unused_arrays(old: Contents, new: Contents) -> Iterator[ArrayName]:
+    """Yield the arrays that a Service port no longer has, although the frontends that used them are served.
+
+    Without endpoint IDs a packet is sent to a random endpoint, so these alone do not wait.
+    """
+    removed = old.arrays.keys() - new.arrays.keys()
+    if _is_served_by_other_chains(old, new):
+        yield from removed
+        return
+    endpoints = [name for name in removed if not is_ids_map(name.container)]
+    served = _served(new) if endpoints else set()
+    for name in endpoints:
+        # A table of hashes has the number of the Service port instead of a frontend.
+        if name.prefix in served or (served and name.container.startswith(HASHED_MAP_PREFIX)):
+            yield from removed & {name, ArrayName(endpoint_ids_map(name.container), name.prefix)}

@@ -168,7 +168,7 @@ def snapshot_from_listing(
     programmed: ProgrammedContents[Owner] = ProgrammedContents()
     if listing is None:
         return TableSnapshot(programmed, TableState.MISSING, owners)
-    if _must_be_replaced(listing, layout.containers(family, config), constant_chains):
+    if _must_be_replaced(listing, layout.containers(family, config, hashing=True), constant_chains):
         arrays = without_former_ids(listing.contents)
         return TableSnapshot(programmed, TableState.INCOMPATIBLE, owners, listing=listing, found_arrays=arrays)
     discard_foreign_contents(listing.contents, family, config)

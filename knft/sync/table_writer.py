@@ -16,6 +16,7 @@ from knft.nft.objects import ArrayName, Container, Contents, Entry, Key, Table, 
 from knft.nft.transaction import Transaction
 from knft.render import layout
 from knft.render.names import CLIENTS, COUNTER_SETS, HAIRPIN, TABLE
+from knft.render.wide import is_for_hashing
 from knft.sync.audit import (
     ExpectedContents,
     TablePosition,
@@ -70,6 +71,10 @@ class TableWriter:
         """Return the programmed contents and mark them unknown until the next commit succeeds."""
         programmed, self.programmed = self.programmed, None
         return programmed
+
+    def hashed_service_port_count(self) -> int:
+        """Return how many Service ports have tables of hashes; from any thread."""
+        return sum(map(is_for_hashing, tuple(self.wide.values())))
 
     def current_wide_numbers(self, found: dict[ServicePortName, int]) -> dict[ServicePortName, int]:
         """Return the recorded numbers of wide Service ports, and those of ``found`` that are not in use."""
@@ -129,6 +134,7 @@ class TableWriter:
         former = self._former_clients(snapshot, prepared)
         match snapshot.table:
             case TableState.READY:
+                self._declare_hashed_maps(transaction, snapshot.programmed.containers)
                 # A packet that entered the base chain before a commit sees new map elements but old rules. If a chain
                 # were created in the same commit as the element that leads to it, it would have none (6.18).
                 for piece in transaction.new_chains_phase(MAX_NEW_RULES):
@@ -138,21 +144,28 @@ class TableWriter:
                     self._table.commit(piece)
                 return self._commit_main(main)
             case TableState.MISSING if transaction.new_chains:
-                self._table.declare(self._declarations())
+                self._table.declare(self._declarations(transaction))
                 for piece in transaction.new_chains_phase(MAX_NEW_RULES):
                     self._table.commit(piece)
                 self._send_endpoints(endpoints)
                 self._table.commit(main)
             case TableState.MISSING:
-                self._table.create(self._declarations(), transaction)
+                self._table.create(self._declarations(transaction), transaction)
             case TableState.INCOMPATIBLE:
                 clients = self._table.dynamic_elements().get(CLIENTS, {})
                 known = {key: value for key, value in clients.items() if _is_client(key)}
-                self._table.replace(layout.whole_table(self._declarations(), transaction, {CLIENTS: known | former}))
+                declarations = self._declarations(transaction)
+                self._table.replace(layout.whole_table(declarations, transaction, {CLIENTS: known | former}))
         return ()
 
-    def _declarations(self) -> Table:
-        return layout.declarations(self._state.node.family, self._config)
+    def _declare_hashed_maps(self, transaction: Transaction, existing: set[str]) -> None:
+        """Declare the maps that the first Service port with consistent hashing needs."""
+        if layout.uses_hashing(transaction) and not existing >= layout.HASHED_MAPS:
+            self._table.declare(self._declarations(transaction))
+
+    def _declarations(self, transaction: Transaction) -> Table:
+        """Return the declarations of the sets and maps that the table needs for a transaction."""
+        return layout.declarations(self._state.node.family, self._config, hashing=layout.uses_hashing(transaction))
 
     def _former_clients(self, snapshot: TableSnapshot, prepared: PreparedTransaction) -> dict[Key, Value]:
         """Return the clients with session affinity that are in the table of an earlier version, before the switch."""
@@ -207,6 +220,8 @@ class TableWriter:
         programmed.chains.update(written)
         programmed.record_deleted(written)
         programmed.chains.difference_update(prepared.emptied_chains)
+        if layout.uses_hashing(transaction):
+            programmed.containers |= layout.HASHED_MAPS
         for name, number in prepared.wide.items():
             if number is None:
                 self.wide.pop(name, None)
@@ -223,7 +238,8 @@ class TableWriter:
                 self._table.commit(piece)
                 sent += 1
         except KernelError:
-            refused = _removed_contents(pieces[sent:], self._declarations().containers)
+            declared = layout.containers(self._state.node.family, self._config, hashing=True)
+            refused = _removed_contents(pieces[sent:], declared)
             unclaimed = snapshot.programmed.get(SpecialOwner.UNCLAIMED)
             snapshot.programmed.apply(
                 {SpecialOwner.UNCLAIMED: refused if unclaimed is None else Contents.merged((unclaimed, refused))}

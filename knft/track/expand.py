@@ -2,7 +2,7 @@
 
 from knft.families import Family
 from knft.model import addresses
-from knft.model.annotations import DRAIN_KEEP, DRAIN_RESET
+from knft.model.annotations import DRAIN_KEEP, DRAIN_RESET, RANDOM
 from knft.model.names import ServicePortName
 from knft.model.objects import Service, ServicePortSpec, ServiceSpec
 from knft.model.service_port import ServicePort
@@ -67,12 +67,18 @@ def _service_port(service: Service, port: ServicePortSpec, cluster_ip: str, fami
         external_policy_local=external_local,
         creation_timestamp=service.metadata.creation_timestamp or "",
         resets_connections=port.protocol == "TCP" and _drain(service) == DRAIN_RESET,
+        load_balancing=_load_balancing(service),
     )
 
 
 def _drain(service: Service) -> str:
     annotations = service.metadata.annotations
     return (annotations.drain if annotations is not None else None) or DRAIN_KEEP
+
+
+def _load_balancing(service: Service) -> str:
+    annotations = service.metadata.annotations
+    return (annotations.load_balancing if annotations is not None else None) or RANDOM
 
 
 def _load_balancer_vips(service: Service, family: Family) -> tuple[str, ...]:

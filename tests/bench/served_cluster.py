@@ -100,6 +100,12 @@ def service_json(spec: ServiceSpec) -> dict[str, Any]:
     }
 
 
+def _annotated(service: dict[str, Any], load_balancing: str) -> dict[str, Any]:
+    if load_balancing:
+        service["metadata"]["annotations"] = {"knft.dev/load-balancing": load_balancing}
+    return service
+
+
 def _affinity(spec: ServiceSpec) -> dict[str, Any]:
     if not spec.affinity_seconds:
         return {"sessionAffinity": "None"}
@@ -257,9 +263,9 @@ class _Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, cluster: Cluster, *, pages: bool, zips: bool) -> None:
+    def __init__(self, cluster: Cluster, *, pages: bool, zips: bool, load_balancing: str) -> None:
         self.bodies: dict[str, list[bytes]] = {
-            "/api/v1/services": [encode(service_json(spec)) for spec in cluster],
+            "/api/v1/services": [encode(_annotated(service_json(spec), load_balancing)) for spec in cluster],
             SLICES: [encode(slice_json(spec)) for spec in cluster],
             "/api/v1/nodes": [encode(node_json())],
         }
@@ -274,12 +280,13 @@ def main() -> None:
     parser.add_argument("--services", type=int, default=10_000)
     parser.add_argument("--endpoints", type=int, default=10, help="of each Service")
     parser.add_argument("--affinity-seconds", type=int, default=0, help="timeout of session affinity")
+    parser.add_argument("--load-balancing", default="", help="value of annotation knft.dev/load-balancing")
     parser.add_argument("--pages", action="store_true", help="the server has no streaming lists")
     parser.add_argument("--gzip", action="store_true", help="compress pages, as a real server does")
     options = parser.parse_args()
     shape = Shape("served", options.services, options.endpoints, affinity_seconds=options.affinity_seconds)
     cluster = Cluster(shape)
-    server = _Server(cluster, pages=options.pages, zips=options.gzip)
+    server = _Server(cluster, pages=options.pages, zips=options.gzip, load_balancing=options.load_balancing)
     size = sum(len(item) for items in server.bodies.values() for item in items)
     print(f"http://127.0.0.1:{server.server_port} {size}", flush=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -69,6 +69,7 @@ def main() -> None:
     parser.add_argument("--services", type=int, nargs="+", default=[100, 1000, 10_000])
     parser.add_argument("--endpoints", type=int, default=10, help="of each Service")
     parser.add_argument("--sticky", action="store_true", help="the Services have session affinity")
+    parser.add_argument("--load-balancing", default="", help="annotation of the Services: maglev or source-hash")
     parser.add_argument("--changes", type=int, default=40, help="number of single changes")
     parser.add_argument("--seconds", type=float, default=10.0, help="at rest, and as long with ten changes a second")
     parser.add_argument("--runs", type=int, default=3, help="runs of each program, in turn; the median counts")
@@ -101,6 +102,7 @@ def main() -> None:
 def _measure(program: str, services: int, arguments: argparse.Namespace) -> Weight:
     flags = ["--services", str(services), "--endpoints", str(arguments.endpoints)]
     flags += ["--affinity-seconds", str(AFFINITY_SECONDS)] if arguments.sticky else []
+    flags += ["--load-balancing", arguments.load_balancing] if arguments.load_balancing else []
     with (
         tempfile.TemporaryDirectory() as folder,
         closing(Namespace.create("weight")) as namespace,

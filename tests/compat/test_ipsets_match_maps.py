@@ -162,7 +162,8 @@ def _assert_frontends(modes: RenderedCluster) -> None:
         chain = _chain(modes, frontend)
         if kind in (FrontendKind.EXTERNAL_IP, FrontendKind.LOAD_BALANCER_VIP):
             assert (_entry(frontend) in local) == plan.port.external_policy_local
-        if chain and not plan.port.affinity_seconds and kind is not FrontendKind.CLUSTER_IP and frontend[0]:
+        is_pool = not plan.port.affinity_seconds and not plan.port.hashes_clients
+        if chain and is_pool and kind is not FrontendKind.CLUSTER_IP and frontend[0]:
             assert chain.startswith("external-local-" if _entry(frontend) in local else "external-pool-")
 
 
@@ -173,7 +174,7 @@ def _assert_node_ports(modes: RenderedCluster) -> None:
     local = _node_ports(modes, "KUBE-NODE-PORT-LOCAL-")
     for (address, protocol, port), plan, _ in modes.uncontested():
         chain = _chain(modes, (address, protocol, port))
-        if chain and not address and not plan.port.affinity_seconds:
+        if chain and not address and not plan.port.affinity_seconds and not plan.port.hashes_clients:
             assert chain.startswith("external-local-" if (protocol, port) in local else "external-nodeport-")
 
 
@@ -243,7 +244,11 @@ def _assert_servers(modes: RenderedCluster) -> None:
     for frontend, plan, kind in modes.uncontested():
         internal = kind is FrontendKind.CLUSTER_IP
         local = plan.port.internal_policy_local if internal else plan.port.external_policy_local
-        if plan.port.affinity_seconds or (local and not plan.endpoints.local and not _chain(modes, frontend)):
+        if (
+            plan.port.affinity_seconds
+            or plan.port.hashes_clients
+            or (local and not plan.endpoints.local and not _chain(modes, frontend))
+        ):
             continue
         assert modes.servers[frontend] == _pool(modes, frontend, local=local and bool(plan.endpoints.local))
 

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from knft.config import Config
@@ -76,19 +76,34 @@ def _check_syncs(decoded: DecodedManifest) -> None:
             _check_commands(transaction_json(sent))
         added = {(name, key) for name, elements in transaction.added.items() for key in elements}
         assert added >= {(name, key) for name, keys in removed[family].items() for key in keys}
+    sent_before = {family: len(recorders[family].transactions) for family in Family}
     daemon.handle(catalogue.put("a", decoded))
     assert daemon.sync()
-    added_again = {family: recorders[family].transactions[-1] for family in Family}
+    added_again = {family: _added(recorders[family].transactions[sent_before[family] :]) for family in Family}
     for family, elements in removed.items():
         # The indexes of sticky Service ports' endpoints differ after the second addition.
         assert {name: keys for name, keys in elements.items() if not name.startswith("sticky")} == {
-            name: set(added) for name, added in added_again[family].added.items() if not name.startswith("sticky")
+            name: keys for name, keys in added_again[family].items() if not name.startswith("sticky")
         }
 
 
 def _removed(transactions: Iterable[Transaction]) -> dict[str, set[Key]]:
     """Return the keys that transactions remove, by container."""
-    return {name: set(keys) for sent in transactions for name, keys in sent.removed.items()}
+    return _keys_by_container(sent.removed for sent in transactions)
+
+
+def _added(transactions: Iterable[Transaction]) -> dict[str, set[Key]]:
+    """Return the keys that transactions add, by container."""
+    return _keys_by_container(sent.added for sent in transactions)
+
+
+def _keys_by_container(changes: Iterable[Mapping[str, Iterable[Key]]]) -> dict[str, set[Key]]:
+    """Merge the keys of all transactions: a sync sends many elements in several."""
+    merged: dict[str, set[Key]] = {}
+    for change in changes:
+        for name, keys in change.items():
+            merged.setdefault(name, set()).update(keys)
+    return merged
 
 
 def _check_text(text: str) -> None:

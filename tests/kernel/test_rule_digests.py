@@ -32,6 +32,9 @@ def _harness_with_services(namespace: Namespace, config: Config = CONFIG) -> Ker
     harness.apply(service("open", 9, node_port=30082, **STICKY), *slices("open", [11]))
     udp = service("udp", 10, node_port=30083)
     udp["spec"]["ports"][0] |= {"protocol": "UDP"}
+    hashed = service("hashed", 11, node_port=30084, **LOCAL)
+    hashed["metadata"]["annotations"] = {"knft.dev/load-balancing": "maglev"}
+    harness.apply(hashed, *slices("hashed", [11, 12], local=[11]))
     ends = slices("udp", [14])
     for item in ends:
         item["ports"][0]["protocol"] = "UDP"
@@ -58,6 +61,7 @@ def test_all_rules_are_listed_with_expected_digest(namespace: Namespace, family:
     chains |= {name: shared_chain(spec, family, config) for name, spec in specs.items()}
     assert {name: expected_digest(chain.rules) for name, chain in chains.items()} == listing.rule_digests
     assert len([name for name in chains if "affinity-" in name]) > 5
+    assert len([name for name in chains if "maglev-" in name]) == 4
 
 
 CHAINS = (

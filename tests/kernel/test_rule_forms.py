@@ -16,6 +16,7 @@ from knft.render.pools import (
     AffinityPool,
     ExternalClusterChain,
     ExternalLocalChain,
+    HashPool,
     PoolChain,
     ResetChain,
     SharedChain,
@@ -46,6 +47,7 @@ def _shared_specs() -> list[SharedChain]:
         specs += [one, many, ExternalClusterChain(one), ExternalClusterChain(many)]
         specs += [ExternalLocalChain(many, PoolChain(kind, 0)), ExternalLocalChain(many, one)] if kind.local else []
         affinity = AffinityPool(kind, 65, 60)
+        specs += [HashPool(kind, 1021, by_port=True), HashPool(kind, 1021, by_port=False)]
         specs += [*affinity.known_clients(), AffinityPool(kind, 1, 60), affinity, ExternalClusterChain(affinity)]
     return specs
 
@@ -61,7 +63,7 @@ def test_every_rule_loads_and_is_listed(harness: KernelHarness, family: Family, 
     """Both ways of listing return all rules of each chain."""
     chains = _chains(family, config)
     table, checked = harness.tables[family], harness.checked_tables[family]
-    table.declare(layout.declarations(family, config))
+    table.declare(layout.declarations(family, config, hashing=True))
     checked.commit(Transaction(family.nft, TABLE, chains))
 
     assert {chain.name: len(chain.rules) for chain in chains} == _listed_rules(harness.namespace)

@@ -41,6 +41,7 @@ ONE_NODE_SLICE = endpoint_slice(endpoint(1))
 MISTYPED = endpoint(1) | {"addresses": ["10.244.12.1"]}
 HINT_A: Object = {"hints": {"forZones": [{"name": "zone-a"}]}}
 STICKY: Object = {"sessionAffinity": "ClientIP"}
+MAGLEV: Object = {"knft.dev/load-balancing": "maglev"}
 NOT_READY: Object = {"conditions": {"ready": False, "serving": False, "terminating": False}}
 TERMINATING: Object = {"conditions": {"ready": False, "serving": True, "terminating": True}}
 OPEN = "loadBalancerSourceRanges"
@@ -340,6 +341,12 @@ CASES = (
         "warning: shop/web: sessionAffinity is ClientIP, and trafficDistribution PreferSameZone prefers endpoints by z",
         (service(**STICKY, trafficDistribution="PreferSameZone"), endpoint_slice()),
         (service(**STICKY), endpoint_slice()),
+    ),
+    Case(
+        C.AFFINITY_WITH_HASHING,
+        "warning: shop/web: sessionAffinity is ClientIP, and annotation knft.dev/load-balancing is maglev",
+        (service(annotations=MAGLEV, **STICKY), endpoint_slice()),
+        (service(annotations=MAGLEV), endpoint_slice()),
     ),
     Case(
         C.SERVICE_CIDR_CONFLICT,

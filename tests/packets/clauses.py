@@ -17,6 +17,8 @@ REQUIREMENTS = {
     "endpoints.md#host-network": "an endpoint may have the address of a node",
     "draining.md#no-endpoint": "clients of a Service with knft.dev/drain that has no endpoint are refused as others",
     "invalid-packets.md#rule": "packets that conntrack knows are forwarded although INVALID ones are dropped",
+    "load-balancing.md#annotation": "the hash of a client's address determines its endpoint, at all frontends",
+    "load-balancing.md#policies": "policy Local hashes to the endpoints on this node",
     "nftables.md#hairpin-connections": "hairpin connections are matched by protocol and port",
     "nftables.md#masquerade-mark": "only marked packets are masqueraded",
     "nftables.md#hairpin": "an endpoint that connects to itself sees the node as the client",

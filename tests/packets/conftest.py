@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from knft.render import fragment, maglev
 from tests.support.lab import plan
 from tests.support.lab.outcomes import Protocol
 from tests.support.lab.responders import Responders
@@ -37,3 +38,13 @@ def node(lab_with_clients: Lab) -> Iterator[ProgrammedNode]:
 def outside(node: ProgrammedNode, version: plan.Version, protocol: Protocol) -> OutsideClients:
     """Clients on the outside host, in the test's family and protocol."""
     return OutsideClients(node, version, protocol)
+
+
+@pytest.fixture
+def small_tables() -> Iterator[None]:
+    """Tables of hashes have 61 slots with up to three endpoints, and 509 with more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(maglev, "TABLE_SIZES", (61, 509))
+        fragment._chains_of.cache_clear()
+        yield
+    fragment._chains_of.cache_clear()

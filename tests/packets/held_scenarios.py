@@ -31,6 +31,7 @@ CLIENT = "local-4"
 BACKENDS = tuple(Backend(pod, port) for port in PORTS for pod in PODS if pod != CLIENT)
 _LOCAL_BACKENDS = tuple(backend for backend in BACKENDS if backend.is_local)
 _REMOTE_BACKENDS = tuple(backend for backend in BACKENDS if not backend.is_local)
+ANNOTATION = "knft.dev/load-balancing"
 OWN = Backend(CLIENT, PORTS[0])
 
 Outcomes = frozenset[str]
@@ -82,6 +83,9 @@ def scenarios() -> Iterator[Scenario]:
     yield from _added_and_deleted()
     yield from _scaled()
     yield from _sticky()
+    yield from _hashed()
+    yield from _hashed_local_endpoints()
+    yield from _policies()
     yield from _first_endpoints()
     yield from _removed_while_it_connects_to_itself()
     yield from _local_endpoints()
@@ -179,6 +183,75 @@ def _sticky() -> Iterator[Scenario]:
                 Step("", _applying([create(), *_slices(pool)]), _pods(pool), ()),
             ),
         )
+
+
+def _hashed() -> Iterator[Scenario]:
+    """With fixture ``small_tables``, three endpoints have a smaller table than four."""
+    pool, fewer = _REMOTE_BACKENDS[:4], _REMOTE_BACKENDS[:3]
+    hashed, maglev = (_annotated(_full(), {ANNOTATION: value}) for value in ("source-hash", "maglev"))
+    for address_kind in ("node", "external"):
+        yield Scenario(
+            f"clients hashed, {address_kind}",
+            "outside",
+            address_kind,
+            _applying([_full(), *_slices(pool)]),
+            (
+                Step("load balancing changed to source-hash", _applying([hashed]), _pods(pool)),
+                Step("", _applying(_slices(fewer)), _pods(fewer)),
+                Step("", _applying([_full(**STICKY)]), _pods(fewer)),
+                Step("", _applying([hashed]), _pods(fewer)),
+                Step("", _applying(_slices(())), REJECTED),
+                Step("", _applying(_slices(pool)), _pods(pool), _UNSERVED_POINTS),
+                Step("", _applying([maglev]), _pods(pool)),
+                Step("load balancing changed to random", _applying([_full()]), _pods(pool)),
+            ),
+        )
+
+
+def _hashed_local_endpoints() -> Iterator[Scenario]:
+    local, remote = _LOCAL_BACKENDS[:1], _REMOTE_BACKENDS[:1]
+    for address_kind in ("node", "external"):
+        yield Scenario(
+            f"clients hashed, policy Local, {address_kind}",
+            "outside",
+            address_kind,
+            _applying([_annotated(_full(**LOCAL), {ANNOTATION: "maglev"}), *_slices((*local, *remote))]),
+            (
+                Step("", _applying(_slices(remote)), NOT_SERVED),
+                Step("", _applying(_slices((*local, *remote))), _pods(local), _UNSERVED_POINTS),
+            ),
+        )
+
+
+def _policies() -> Iterator[Scenario]:
+    """The traffic policy changes while the Service has endpoints on this node and on another.
+
+    With consistent hashing, the steps have no kind: as long as a frontend uses a table, it is not removed.
+    """
+    local = _LOCAL_BACKENDS[:2]
+    pool = (*local, *_REMOTE_BACKENDS[:1])
+    for kind, annotations, spec in (
+        ("Service", {}, {}),
+        ("sticky Service", {}, STICKY),
+        ("Service with consistent hashing", {ANNOTATION: "maglev"}, {}),
+    ):
+        for client, address_kind, policy in (
+            ("outside", "node", LOCAL),
+            ("outside", "external", LOCAL),
+            (CLIENT, "cluster", {"internalTrafficPolicy": "Local"}),
+        ):
+            name = f"{'internal' if client == CLIENT else 'external'} traffic policy"
+            of_cluster, of_node = (_annotated(_full(**spec, **each), annotations) for each in ({}, policy))
+            yield Scenario(
+                f"{name} of a {kind} changed, {address_kind}",
+                client,
+                address_kind,
+                _applying([of_cluster, *_slices(pool)]),
+                (
+                    Step("" if annotations else f"{name} changed to Local", _applying([of_node]), _pods(local)),
+                    Step("" if annotations else f"{name} changed to Cluster", _applying([of_cluster]), _pods(pool)),
+                ),
+            )
 
 
 def _first_endpoints() -> Iterator[Scenario]:
@@ -360,6 +433,10 @@ def _plain(**spec: Any) -> dict[str, Any]:
 def _full(**spec: Any) -> dict[str, Any]:
     """Return the Service with a cluster IP, a NodePort and a load balancer IP."""
     return with_load_balancer(service(NAME, NUMBER, *tcp_and_udp("http", 80, NODE_PORT), **spec), f"$external.{NUMBER}")
+
+
+def _annotated(item: dict[str, Any], annotations: dict[str, str]) -> dict[str, Any]:
+    return {**item, "metadata": {**item["metadata"], "annotations": annotations}}
 
 
 def _slices(pool: Iterable[Backend], name: str = NAME) -> list[dict[str, Any]]:

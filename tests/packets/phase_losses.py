@@ -33,6 +33,11 @@ CLEANUP_LOSSES = (
     Loss("Service with a local endpoint deleted", "cluster", Point.HAIRPIN, SILENT),
     Loss("first endpoint of a Service with a NodePort added", "external", Point.FILTER, UNTRANSLATED),
     Loss("first local endpoint added, policy Local", "external", Point.FILTER, UNTRANSLATED),
+    Loss("external traffic policy changed to Cluster", "external", Point.ENDPOINT, UNTRANSLATED),
+    Loss("internal traffic policy changed to Local", "cluster", Point.ENDPOINT, REFUSED),
+    Loss("internal traffic policy changed to Cluster", "cluster", Point.ENDPOINT, REFUSED),
+    Loss("load balancing changed to source-hash", "external", Point.ENDPOINT, UNTRANSLATED),
+    Loss("load balancing changed to random", "external", Point.ENDPOINT, UNTRANSLATED),
     Loss("layout changed to wide", "external", Point.ENDPOINT, UNTRANSLATED),
     Loss("layout changed from wide", "external", Point.ENDPOINT, UNTRANSLATED),
 )

@@ -147,6 +147,7 @@ def test_each_kind_of_change_has_a_scenario() -> None:
 
 
 @pytest.mark.kernel
+@pytest.mark.usefixtures("small_tables")
 @pytest.mark.parametrize("version", [4, 6])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_held_packet_gets_an_outcome_of_the_state_before_or_after(

@@ -43,6 +43,7 @@ WITHOUT_PACKETS = {
     C.SLICE_WITHOUT_SERVICE: "there is no Service",
     C.SLICE_WITHOUT_LABEL: "there is no Service",
     C.AFFINITY_WITH_HINTS: "docs/behaviour/nftables.md#session-affinity, with scenarios",
+    C.AFFINITY_WITH_HASHING: "tests/packets/test_consistent_hashing.py sends them",
     C.SERVICE_CIDR_CONFLICT: "docs/behaviour/node.md#service-cidrs, with tests of the node",
     C.DEPRECATED_ANNOTATION: "knft does not read the field",
     C.TOPOLOGY_KEYS: "knft does not read the field",

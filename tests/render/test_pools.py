@@ -9,10 +9,12 @@ from knft.render.pools import (
     AffinityPool,
     ExternalClusterChain,
     ExternalLocalChain,
+    HashPool,
     KnownClientsChain,
     PoolChain,
     PoolKind,
     SharedChain,
+    hashes_clients,
     parse_shared_chain,
     pool_chain,
     with_common_sizes,
@@ -20,6 +22,15 @@ from knft.render.pools import (
 )
 
 TCP, LOCAL = PoolKind("tcp"), PoolKind("tcp", local=True)
+
+
+def _hash_chains(kind: PoolKind, size: int) -> list[SharedChain]:
+    found: list[SharedChain] = []
+    for by_port in (False, True):
+        pool = HashPool(kind, size, by_port)
+        cluster = HashPool(PoolKind(kind.protocol, kind.nodeport), size, by_port)
+        found += [pool, ExternalLocalChain(cluster, pool) if kind.local else ExternalClusterChain(pool)]
+    return found
 
 
 def _chains(kind: PoolKind, size: int, timeout: int) -> list[SharedChain]:
@@ -31,8 +42,10 @@ def _chains(kind: PoolKind, size: int, timeout: int) -> list[SharedChain]:
 @pytest.mark.parametrize("size", [0, 1, 10, MAX_POOL_SIZE])
 def test_names_of_all_shared_chains_are_parsed(size: int) -> None:
     specs = [spec for kind in pool_kinds() for timeout in (0, 1, 86400) for spec in _chains(kind, size, timeout)]
+    specs += [spec for kind in pool_kinds() for spec in _hash_chains(kind, size)]
     assert [parse_shared_chain(spec.name) for spec in specs] == specs
-    assert len({spec.name for spec in specs}) == len(specs) == 3 * 24
+    assert sum(hashes_clients(spec.name) for spec in specs) == 2 * 24
+    assert len({spec.name for spec in specs}) == len(specs) == 5 * 24
 
 
 @pytest.mark.parametrize(
@@ -49,6 +62,8 @@ def test_names_of_all_shared_chains_are_parsed(size: int) -> None:
         "local-pool-tcp-1-of-2",
         "external-pool-tcp-1-of-2",
         "sticky-1-cluster",
+        "affinity-60-maglev-tcp-1021",
+        "external-affinity-60-local-source-hash-tcp-1021-of-1021",
         "pool-tcp-\N{ARABIC-INDIC DIGIT ONE}",
         "",
     ],

@@ -211,3 +211,17 @@ def test_sent_elements_and_chains_are_counted(node: MonitoredNode) -> None:
     node.apply_and_sync(service("sticky", 20, sessionAffinity="ClientIP"), *slices("sticky", [1]))
     assert value(node, "knft_chains_written_total", V4) > chains > 5
     assert value(node, "knft_service_ports", V6) == 2
+
+
+@changes_metrics("knft_hashed_service_ports")
+def test_service_ports_with_consistent_hashing_are_counted(node: MonitoredNode) -> None:
+    """ClientIP affinity takes precedence over the annotation, so such a Service port does not count."""
+    hashed, sticky = service("hashed", 20), service("sticky", 21, sessionAffinity="ClientIP")
+    for item in (hashed, sticky):
+        item["metadata"]["annotations"] = {"knft.dev/load-balancing": "source-hash"}
+    node.apply_and_sync(hashed, *slices("hashed", [1]), sticky, *slices("sticky", [1]))
+    assert [value(node, "knft_hashed_service_ports", family) for family in Family] == [1, 1]
+    node.apply_and_sync(service("hashed", 20))
+    assert value(node, "knft_hashed_service_ports", V4) == 0
+    node.apply_and_sync(hashed)
+    assert value(node, "knft_hashed_service_ports", V4) == 1

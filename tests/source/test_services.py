@@ -18,12 +18,13 @@ def _named(name: str) -> str:
     return text(service(name))
 
 
-def annotated(drain: str) -> dict[str, Any]:
-    """Return a Service with annotation ``knft.dev/drain``."""
+def annotated(value: str, name: str = "drain") -> dict[str, Any]:
+    """Return a Service with annotation ``knft.dev/name``."""
     found = service("bad")
-    return found | {"metadata": found["metadata"] | {"annotations": {"knft.dev/drain": drain}}}
+    return found | {"metadata": found["metadata"] | {"annotations": {f"knft.dev/{name}": value}}}
 
 
+LOAD_BALANCING = "metadata.annotations['knft.dev/load-balancing']"
 IPV6_ONLY = frozenset({"fd00:10:96::9"})
 SERVED = frozenset({"10.96.0.9"})
 
@@ -177,6 +178,11 @@ FIELDS = {
     "empty value of knft's annotation": ManifestCase(
         text(annotated("")),
         ("Service bad: metadata.annotations['knft.dev/drain']: '' is not keep or reset; keep is used",),
+        SERVED,
+    ),
+    "unknown load balancing": ManifestCase(
+        text(annotated("hash", "load-balancing")),
+        (f"Service bad: {LOAD_BALANCING}: 'hash' is not random, maglev or source-hash; random is used",),
         SERVED,
     ),
     "values of knft's annotation": ManifestCase(text(annotated("reset")), (), SERVED),

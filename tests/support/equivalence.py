@@ -18,7 +18,8 @@ from knft.nft.codec.listing import TableListing
 from knft.nft.expressions import Goto, Jump
 from knft.nft.objects import ArrayName, Contents, EndpointId, Entry, Key, Target
 from knft.nft.transaction import Transaction
-from knft.render.names import SERVICE_IPS, SERVICE_NODEPORTS, WIDE_IDS, endpoint_ids_map
+from knft.render.layout import HASHED_MAPS
+from knft.render.names import HASHED_MAP_PREFIX, SERVICE_IPS, SERVICE_NODEPORTS, WIDE_IDS, endpoint_ids_map
 from knft.render.pools import affinity_timeout, parse_shared_chain, shared_chain, with_targets
 from knft.render.wide import wide_number
 from knft.sync.assemble import rendering_daemon
@@ -88,7 +89,8 @@ def facts(listing: TableListing, family: Family, config: Config) -> Facts:
         **dict(_elements(listing.contents)),
         **dict(_endpoint_ids(listing.contents)),
         **dict(_chains(listing, family, config)),
-        **{f"container {name}": True for name in listing.containers},
+        # The maps of consistent hashing stay when the last Service port with consistent hashing goes.
+        **{f"container {name}": True for name in listing.containers if name not in HASHED_MAPS},
     }
 
 
@@ -101,8 +103,10 @@ def _elements(contents: Contents) -> Iterator[tuple[str, Any]]:
         yield f"{container} {key}", True
     for name, array in contents.arrays.items():
         if _IDS not in name.container:
-            # The length reveals gaps.
-            yield f"{name.container} {name.prefix}", (len(array), sorted(target for target in array if target))
+            # The length reveals gaps. The slots of a table have one order.
+            is_ordered = name.container.startswith(HASHED_MAP_PREFIX)
+            targets = [target for target in array if target]
+            yield f"{name.container} {name.prefix}", (len(array), targets if is_ordered else sorted(targets))
 
 
 def _endpoint_ids(contents: Contents) -> Iterator[tuple[str, Any]]:

@@ -63,6 +63,7 @@ KNFT_METRICS = {
     "knft_elements_sent_total": ExpectedMetric("counter", ("ip_family", "operation")),
     "knft_chains_written_total": ExpectedMetric("counter", BY_FAMILY),
     "knft_service_ports": ExpectedMetric("gauge", BY_FAMILY),
+    "knft_hashed_service_ports": ExpectedMetric("gauge", BY_FAMILY),
     "knft_too_large_services": ExpectedMetric("gauge", BY_FAMILY),
     "knft_quarantined_service_ports": ExpectedMetric("gauge", BY_FAMILY),
     "knft_contested_frontends": ExpectedMetric("gauge", BY_FAMILY),

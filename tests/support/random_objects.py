@@ -86,6 +86,8 @@ def _endpoints(rng: Random) -> dict[int, Traits]:
 
 _DRAINED_SINCE = "2026-01-02T00:00:00Z"
 """The creation time of the Services that have the annotation ``knft.dev/drain``."""
+_HASHED = {(4, None): "maglev", (4, "2026-01-01T00:00:00Z"): "source-hash"}
+"""The annotation ``knft.dev/load-balancing`` by number of the cluster IP and creation time."""
 
 SERVICE: Mapping[str, Draw] = {
     "type": _mostly(_choice("NodePort", "LoadBalancer"), _choice("ClusterIP", "ExternalName")),
@@ -170,13 +172,19 @@ def _service(name: str, traits: Traits) -> dict[str, Any]:
         "metadata": {
             "name": name,
             "labels": traits["labels"],
-            # Not drawn, so that the histories of the pinned seeds stay.
-            "annotations": {"knft.dev/drain": "reset"} if traits["created"] == _DRAINED_SINCE else {},
+            "annotations": _annotations(traits),
             "creationTimestamp": traits["created"],
         },
         "spec": spec | {field: traits[field] for field in same} | traits["affinity"],
         "status": {"loadBalancer": {"ingress": traits["ingress"]}},
     }
+
+
+def _annotations(traits: Traits) -> dict[str, str]:
+    """Return annotations that other traits determine: nothing is drawn, so that histories of the pinned seeds stay."""
+    load_balancing = _HASHED.get((traits["number"], traits["created"]))
+    annotations = {"knft.dev/drain": "reset"} if traits["created"] == _DRAINED_SINCE else {}
+    return annotations | ({"knft.dev/load-balancing": load_balancing} if load_balancing else {})
 
 
 def _cluster_ip(family: str, number: int | None) -> str:

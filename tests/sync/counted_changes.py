@@ -131,6 +131,22 @@ def _remove_local_endpoints(changes: CountedChanges) -> None:
     changes.change("first local endpoint added, policy Local", *slices("local", [21, 23], local=[21]))
 
 
+def _change_policies(changes: CountedChanges) -> None:
+    """The first changes create the shared chains."""
+    external, internal = LOCAL, {"internalTrafficPolicy": "Local"}
+    hashed = service("local", 12, node_port=30082)
+    hashed["metadata"]["annotations"] = {"knft.dev/load-balancing": "source-hash"}
+    for spec in ({}, internal):
+        changes.change("", service("local", 12, node_port=30082, **spec))
+    changes.change("", hashed)
+    changes.change("load balancing changed to random", service("local", 12, node_port=30082))
+    changes.change("load balancing changed to source-hash", hashed)
+    changes.change("", service("local", 12, node_port=30082))
+    for name, spec in (("external", external), ("internal", internal)):
+        changes.change(f"{name} traffic policy changed to Local", service("local", 12, node_port=30082, **spec))
+        changes.change(f"{name} traffic policy changed to Cluster", service("local", 12, node_port=30082))
+
+
 def _change_layout(changes: CountedChanges) -> None:
     changes.change("", _with_external_ips(1), *slices("large", range(201, 231)))
     changes.change("layout changed to wide", _with_external_ips(40))
@@ -173,6 +189,7 @@ def make_all_changes(changes: CountedChanges, namespace: Namespace) -> None:
         _add_first_endpoints,
         _switch_affinity,
         _remove_local_endpoints,
+        _change_policies,
         _change_layout,
         _delete_services,
         _add_and_delete_many,

@@ -9,6 +9,7 @@ from msgspec import structs
 from knft.errors import KernelError
 from knft.families import Family
 from knft.nft.objects import NamedObject
+from knft.render.layout import HASHED_MAPS
 from knft.sync.foreign_objects import ForeignObjects
 from knft.sync.invalidation import Invalidation
 from tests.support.fake_clock import FakeClock
@@ -93,6 +94,11 @@ def _nft(namespace: Namespace, commands: str) -> None:
     namespace.run(["nft", "-f", "-"], stdin=commands)
 
 
+def _table_handle(namespace: Namespace) -> str:
+    """Return the first line of the table, with its handle."""
+    return namespace.run(["nft", "-a", "list", "table", "ip", "knft"]).stdout.splitlines()[0]
+
+
 def _listed(namespace: Namespace) -> list[str]:
     """Return the words of the table, sorted, because a repair changes the order of chains and elements."""
     return sorted(namespace.run(["nft", "list", "table", "ip", "knft"]).stdout.replace(",", " ").split())
@@ -139,6 +145,19 @@ def test_maps_of_knft_no_longer_lead_to_a_deleted_chain(namespace: Namespace) ->
     harness.proxiers[V4].invalidate(FOREIGN_CHANGE)
     assert harness.sync()[V4].repair.removed == {NamedObject("chain", "mine")}
     assert _listed(namespace) == before
+
+
+@pytest.mark.parametrize("chain", ["maglev-tcp-1021", "external-source-hash-udp-1021"])
+def test_chain_of_consistent_hashing_in_a_table_without_its_maps(namespace: Namespace, chain: str) -> None:
+    """knft writes the rules of the shared chain, and creates the maps to which they refer."""
+    harness = harness_with_service(namespace)
+    _nft(namespace, f"add chain ip knft {chain}")
+    harness.proxiers[V4].invalidate(FOREIGN_CHANGE)
+    before = _table_handle(namespace)
+    harness.sync()
+    assert _table_handle(namespace) == before, "the table was replaced"
+    assert harness.listing().containers >= HASHED_MAPS
+    assert harness.listing().rule_counts[chain.removeprefix("external-")] == 3
 
 
 def test_refused_deletion_is_reported_and_retried_with_growing_delays(

@@ -15,11 +15,11 @@ from tests.support.kernel_harness import service, slices
 from tests.support.kube_objects import port_name
 from tests.support.memory_harness import MemoryHarness
 
-WEB, STICKY, WIDE, BALANCED, UDP = (
+WEB, STICKY, WIDE, BALANCED, UDP, HASHED = (
     port_name(service=name, protocol="UDP" if name == "udp" else "TCP")
-    for name in ("web", "sticky", "wide", "balanced", "udp")
+    for name in ("web", "sticky", "wide", "balanced", "udp", "hashed")
 )
-NAMES = (WEB, STICKY, WIDE, BALANCED, UDP)
+NAMES = (WEB, STICKY, WIDE, BALANCED, UDP, HASHED)
 BALANCER: dict[str, Any] = {"type": "LoadBalancer", "loadBalancerSourceRanges": ["192.0.2.0/24"]}
 INGRESS = {"status": {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}}}
 UDP_PORT = {"name": "http", "port": 80, "protocol": "UDP"}
@@ -30,6 +30,8 @@ def harness() -> MemoryHarness:
     """Return a synced harness with a Service of each layout; each has endpoints on this node."""
     harness = MemoryHarness()
     udp_slices = slices("udp", [52, 53], local=[52])
+    hashed = service("hashed", 5, node_port=30082, externalTrafficPolicy="Local")
+    hashed["metadata"]["annotations"] = {"knft.dev/load-balancing": "maglev"}
     harness.apply(
         *(service("web", 1, node_port=30080), *slices("web", [11, 12], local=[12])),
         *(service("sticky", 2, sessionAffinity="ClientIP"), *slices("sticky", [21, 22], local=[22])),
@@ -38,6 +40,7 @@ def harness() -> MemoryHarness:
         *(service("balanced", 4, **BALANCER) | INGRESS, *slices("balanced", [41, 42], local=[42])),
         service("udp", 1) | {"spec": service("udp", 1)["spec"] | {"ports": [UDP_PORT], "clusterIPs": ["10.96.0.1"]}},
         *(each | {"ports": [UDP_PORT | {"port": 8080}]} for each in udp_slices),
+        *(hashed, *slices("hashed", [61, 62], local=[62])),
     )
     harness.sync()
     return harness

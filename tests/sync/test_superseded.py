@@ -18,6 +18,7 @@ from knft.render.names import (
     SERVICE_IPS,
     SERVICE_NODEPORTS,
     SOURCE_RANGES,
+    endpoint_ids_map,
 )
 from knft.sync.superseded import Superseded, defer_unreachable, find_superseded
 from knft.sync.table_snapshot import Owner, SpecialOwner
@@ -28,6 +29,7 @@ FRONTEND: Key = ("10.96.0.1", "tcp", 80)
 RANGE: Key = (*FRONTEND, "192.0.2.0/24")
 COPIES, WIDE = ArrayName("endpoints-tcp", ("10.96.0.1", 80)), ArrayName("wide-endpoints-tcp-0", (8, 0))
 OTHER = ArrayName("endpoints-tcp", ("10.96.0.2", 80))
+NUMBER, NUMBER_TABLE = ArrayName("hashed-numbers-tcp", COPIES.prefix), ArrayName("hashed-endpoints-tcp", (1 << 30, 0))
 TARGETS = (("10.244.0.1", 8080),)
 
 
@@ -38,6 +40,10 @@ def _contents(
     members = {(SOURCE_RANGES, key) for key in ranges} | {(CLUSTER_IPS, ("10.96.0.1",))}
     verdict = Goto(chains[0] if chains else "pool-tcp-1")
     return Contents({frontend: Entry(verdict)}, {array: TARGETS}, members, {name: Chain(name) for name in chains})
+
+
+def _ids(endpoints: ArrayName) -> ArrayName:
+    return ArrayName(endpoint_ids_map(endpoints.container), endpoints.prefix)
 
 
 def _superseded(before: Mapping[Owner, Contents], after: Mapping[Owner, Contents | None]) -> Superseded:
@@ -57,9 +63,16 @@ def test_endpoints_and_ranges_of_the_former_layout_are_superseded(frontend: tupl
     assert Superseded(frozenset({WIDE}), frozenset()) == _superseded({WEB: wide}, {WEB: before})
 
 
+def test_tables_of_hashes_have_no_old_indexes() -> None:
+    """A table that gets smaller keeps slot 0, to which the second rule of its chain leads."""
+    large = Contents({}, {NUMBER: (1 << 30,), NUMBER_TABLE: TARGETS * 3}, set())
+    small = Contents({}, {NUMBER: (1 << 30,), NUMBER_TABLE: TARGETS}, set())
+    assert _superseded({WEB: large}, {WEB: small}) == NOTHING
+
+
 def test_old_index_of_an_endpoint_with_affinity_is_superseded() -> None:
     """The last one moves to the index of the removed one; without affinity, and at the end, nothing waits."""
-    ids = ArrayName("endpoint-ids-tcp", COPIES.prefix)
+    ids = _ids(COPIES)
     first, second, third = ((f"10.244.0.{number}", 8080) for number in (1, 2, 3))
 
     def contents(*endpoints: tuple[Any, EndpointId], has_ids: bool = True) -> Contents:
@@ -77,9 +90,43 @@ def test_old_index_of_an_endpoint_with_affinity_is_superseded() -> None:
     assert _superseded({WEB: without[0]}, {WEB: without[1]}) == NOTHING
 
 
-def test_same_chains_supersede_nothing() -> None:
-    """A packet that read the old verdict continues in the same chains."""
-    assert _superseded({WEB: _contents(COPIES, ranges=(RANGE,))}, {WEB: _contents(OTHER)}) == NOTHING
+def test_other_frontend_supersedes_nothing() -> None:
+    """A packet to the former frontend gets an outcome of the state before or after the change."""
+    other = _contents(OTHER, frontend=(SERVICE_IPS, ("10.96.0.2", "tcp", 80)))
+    assert _superseded({WEB: _contents(COPIES, ranges=(RANGE,))}, {WEB: other}) == NOTHING
+
+
+LOCAL = ArrayName("local-endpoints-tcp", COPIES.prefix)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "superseded"),
+    [
+        pytest.param((COPIES,), (LOCAL,), (COPIES,), id="internal policy changed"),
+        pytest.param((COPIES, LOCAL), (COPIES,), (LOCAL,), id="external policy changed"),
+        pytest.param((COPIES,), (NUMBER, NUMBER_TABLE), (COPIES,), id="hashed"),
+        pytest.param((NUMBER, NUMBER_TABLE), (COPIES,), (NUMBER, NUMBER_TABLE), id="no longer hashed"),
+        pytest.param((COPIES, _ids(COPIES)), (LOCAL, _ids(LOCAL)), (COPIES, _ids(COPIES)), id="policy of a sticky one"),
+        pytest.param((COPIES, _ids(COPIES)), (COPIES,), (), id="no longer sticky"),
+    ],
+)
+@pytest.mark.parametrize("frontend", [(SERVICE_IPS, FRONTEND), (SERVICE_NODEPORTS, ("tcp", 80))])
+def test_maps_that_a_served_frontend_no_longer_uses_are_superseded(
+    before: tuple[ArrayName, ...],
+    after: tuple[ArrayName, ...],
+    superseded: tuple[ArrayName, ...],
+    frontend: tuple[str, Key],
+) -> None:
+    def named(name: ArrayName) -> ArrayName:
+        is_nodeport = frontend[0] == SERVICE_NODEPORTS and name.prefix == COPIES.prefix
+        return ArrayName(name.container, (80,)) if is_nodeport else name
+
+    def contents(names: tuple[ArrayName, ...]) -> Contents:
+        return Contents({frontend: Entry(Goto("pool-tcp-1"))}, dict.fromkeys(map(named, names), TARGETS), set())
+
+    found = _superseded({WEB: contents(before)}, {WEB: contents(after)})
+    assert found == Superseded(frozenset(map(named, superseded)))
+    assert _superseded({WEB: contents(before)}, {WEB: Contents.empty()}) == NOTHING
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,11 @@ DRAIN = {
     "reset, UDP": ExpansionCase({**RESET, "ports": (service_port(protocol="UDP"),)}, {"protocol": "UDP"}),
 }
 
+BALANCING = {
+    value: ExpansionCase({"annotations": Annotations(load_balancing=value)}, {"load_balancing": value})
+    for value in ("random", "maglev", "source-hash")
+}
+
 LOCAL: dict[str, Any] = {"external_traffic_policy": "Local"}
 EXTERNAL_BOTH: dict[str, Any] = {"external_ips": ("203.0.113.9", "fd00:e::9")}
 POLICIES = {
@@ -214,6 +219,12 @@ def test_load_balancer_vips_are_filtered_by_family(case: ExpansionCase, family: 
 @both_families
 @parametrize_cases(DRAIN)
 def test_annotation_drain_counts_for_tcp_only(case: ExpansionCase, family: Family) -> None:
+    _check(case, family)
+
+
+@both_families
+@parametrize_cases(BALANCING)
+def test_annotation_load_balancing_is_copied(case: ExpansionCase, family: Family) -> None:
     _check(case, family)
 
 

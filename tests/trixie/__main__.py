@@ -24,7 +24,7 @@ from tests.trixie.host import environment, shared_paths
 CHECKOUT = Path(__file__).parent.parent.parent
 TESTS = (
     *("tests/packets/test_scenarios.py", "tests/packets/test_invalid_packets.py", "tests/packets/test_draining.py"),
-    "tests/packets/test_loopback_nodeports.py",
+    *("tests/packets/test_loopback_nodeports.py", "tests/packets/test_consistent_hashing.py"),
     *("tests/kernel", "tests/sync", "tests/cli"),
 )
 # They load no rules, and need shells that the root directory lacks.

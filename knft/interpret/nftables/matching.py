@@ -28,6 +28,7 @@ from knft.interpret.ranges import Ranges, intersection, ranges, single
 from knft.interpret.rules import (
     AddressType,
     Field,
+    HashedFields,
     HasState,
     Interface,
     Marked,
@@ -73,6 +74,8 @@ def number_in_ranges(selector: Number, where: Ranges, *, inverted: bool = False)
     part = selector.part
     if part is Field.PRIORITY:
         raise NotInterpretedError  # The priority is known only where rules have set it.
+    if isinstance(part, HashedFields):
+        raise NotInterpretedError
     if isinstance(part, Field):
         return ((*selector.implicit_tests, Within(part, where, inverted)),)
     if isinstance(part, RandomNumber):

@@ -15,6 +15,7 @@ from knft.interpret.nftables.text import rule_text, statement_text
 from knft.interpret.rules import (
     AddressType,
     DnatMapLookup,
+    HashedFields,
     HasState,
     InSet,
     Interface,
@@ -103,7 +104,7 @@ def _is_random(step: Step) -> bool:
         case Probability():
             return True
         case InSet(key=key) | LookUpPriority(key=key) | VmapLookup(key=key) | DnatMapLookup(key=key):
-            return any(isinstance(part, RandomNumber) for part in key)
+            return any(isinstance(part, RandomNumber | HashedFields) for part in key)
     return False
 
 

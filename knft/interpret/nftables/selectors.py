@@ -15,7 +15,7 @@ from knft.interpret.errors import NotInterpretedError
 from knft.interpret.nftables.marks import Mark, read_mark
 from knft.interpret.nftables.values import ValueKind, number
 from knft.interpret.ranges import single
-from knft.interpret.rules import Field, KeyPart, Never, RandomNumber, Step, Within
+from knft.interpret.rules import Field, HashedFields, KeyPart, Never, RandomNumber, Step, Within
 from knft.protocols import PROTOCOL_NUMBERS
 
 
@@ -323,6 +323,27 @@ def _read_number_generator(inner: Any, _version: IpVersion) -> Selector:
     raise CaptureError(msg)
 
 
+def _read_hash(inner: Any, version: IpVersion) -> Selector:
+    match inner:
+        case {"mod": int(modulus), "expr": expression} if type(modulus) is int and modulus > 0:
+            hashed = read_key(expression, version)
+            seed = inner.get("seed")
+            is_read = not inner.get("offset") and all(
+                isinstance(part, Number) and isinstance(part.part, Field) and part.mask is None for part in hashed
+            )
+            if type(seed) is not int or not is_read:  # Without a seed, the kernel chooses one.
+                return _UNINTERPRETED
+            return _hash_of([part for part in hashed if isinstance(part, Number)], modulus, seed)
+    msg = f"invalid hash {inner!r}"
+    raise CaptureError(msg)
+
+
+def _hash_of(hashed: list[Number], modulus: int, seed: int) -> Selector:
+    fields = tuple((part.part, part.kind.width // 8) for part in hashed if isinstance(part.part, Field))
+    implicit_tests = tuple(step for part in hashed for step in part.implicit_tests)
+    return Number(ValueKind.NUMBER, HashedFields(fields, modulus, seed) if modulus > 1 else 0, implicit_tests)
+
+
 _READERS: dict[str, Callable[[Any, IpVersion], Selector]] = {
     "payload": _read_payload,
     "meta": _read_meta,
@@ -331,6 +352,7 @@ _READERS: dict[str, Callable[[Any, IpVersion], Selector]] = {
     "exthdr": _read_extension_header,
     "ip option": _read_extension_header,
     "numgen": _read_number_generator,
+    "jhash": _read_hash,
 }
 
 

@@ -20,6 +20,7 @@ from knft.interpret.replies import PORT_UNREACHABLE, TCP_RESET, reply_name
 from knft.interpret.rules import (
     AddToSet,
     DnatMapLookup,
+    HashedFields,
     LookUpPriority,
     SetMark,
     SetPriority,
@@ -246,6 +247,8 @@ def _update_set(inner: Any, scope: Scope, text: str) -> Alternatives:
             raise CaptureError(msg)
     key, seconds = updated_key(element)
     parts = numeric_key(read_key(key, scope.version))
+    if any(isinstance(part.part, HashedFields) for part in parts):
+        raise NotInterpretedError
     collection = scope.objects.add_collection(scope.set_or_map(name), parts, _no_value)
     step = AddToSet(collection, key_parts(parts), seconds)
     # Statements for each element, such as a limit, are tests.

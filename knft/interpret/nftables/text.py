@@ -105,6 +105,10 @@ def _form(form: str, inner: Any, whole: Any) -> str:
         case "numgen", {"mode": mode, "mod": modulus}:
             offset = f" offset {inner['offset']}" if inner.get("offset") else ""
             return f"numgen {mode} mod {modulus}{offset}"
+        case "jhash", {"mod": modulus, "expr": expression}:
+            hashed = expression.get("concat", [expression]) if isinstance(expression, dict) else [expression]
+            seed = f" seed {inner['seed']:#x}" if type(inner.get("seed")) is int else ""
+            return f"jhash {' . '.join(map(_value, hashed))} mod {modulus}{seed}"
         case (("exthdr" | "ip option" | "tcp option"), {"name": name}):
             return " ".join(str(word) for word in (form, name, inner.get("field")) if word)
         case (("&" | "|" | "^" | "<<" | ">>"), list(operands)):

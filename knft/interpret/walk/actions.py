@@ -330,7 +330,7 @@ def affinity_entry(packet: PacketState, collection: str, key: tuple[KeyPart, ...
             parts.append(part.offset)
         elif isinstance(part, int):
             parts.append(part)
-        elif part is not Field.SOURCE:
+        elif isinstance(part, Field) and part is not Field.SOURCE:
             values = packet.numbers(part)
             value = values if values is None or isinstance(values, int) else sole_value(values)
             parts.append(-1 if value is None else value)

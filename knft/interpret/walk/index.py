@@ -1,6 +1,7 @@
 """Indexes chains and collections, so that a walk only evaluates rules and elements that can match the packet."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from knft.interpret.ranges import Ranges, contains, intersection, sole_value
@@ -165,6 +166,7 @@ class IndexedCollection:
         self.is_dynamic = collection.is_dynamic
         self.seconds = collection.seconds
         self._elements = collection.elements
+        self._values_of_slots: dict[tuple[int, ...], tuple[tuple[Element | None, int], ...]] = {}
         self._indexes: dict[tuple[int, ...], tuple[dict[tuple[int, ...], list[Element]], list[Element]]] = {}
 
     @property
@@ -184,6 +186,18 @@ class IndexedCollection:
             return elements
         return [*elements, *_covering(ranged, known)]
 
+    def values_of_slots(self, known: dict[int, int], modulus: int) -> Sequence[tuple[Element | None, int]]:
+        """Return an element for each value, and the number of slots with this value; None for slots without an element.
+
+        The slot, from 0 to ``modulus - 1``, is the last part of the key; ``known`` has all others. A table of hashes
+        has thousands of slots and few values, so walks must not go through the slots.
+        """
+        key = (*known.values(), modulus)
+        values = self._values_of_slots.get(key)
+        if values is None:
+            values = self._values_of_slots[key] = tuple(_count_slots(self.matching(known), modulus))
+        return values
+
     def _indexed(self, positions: tuple[int, ...]) -> tuple[dict[tuple[int, ...], list[Element]], list[Element]]:
         exact: dict[tuple[int, ...], list[Element]] = {}
         ranged: list[Element] = []
@@ -195,6 +209,20 @@ class IndexedCollection:
             else:
                 ranged.append(element)
         return exact, ranged
+
+
+def _count_slots(elements: Iterable[Element], modulus: int) -> Iterator[tuple[Element | None, int]]:
+    of_value: dict[object, Element] = {}
+    slots: Counter[object] = Counter()
+    for element in elements:
+        part = element.key[-1]
+        first, last = (part, part) if isinstance(part, int) else part
+        if first < modulus:
+            slots[element.value] += min(last, modulus - 1) - first + 1
+            of_value.setdefault(element.value, element)
+    yield from ((of_value[value], number) for value, number in slots.items())
+    if slots.total() < modulus:
+        yield None, modulus - slots.total()
 
 
 def _covering(ranged: list[Element], known: dict[int, int]) -> Iterator[Element]:

@@ -5,13 +5,17 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
+from knft.interpret.jhash import hash_slot
 from knft.interpret.outcomes import PacketFields
-from knft.interpret.ranges import Ranges, intersection, ranges, subtract
-from knft.interpret.rules import Element, Field, KeyPart, RandomNumber
+from knft.interpret.ranges import Ranges, intersection, ranges, sole_value, subtract
+from knft.interpret.rules import Element, Field, HashedFields, KeyPart, RandomNumber
 from knft.interpret.walk.index import CollectionQuery, IndexedCollection
 from knft.interpret.walk.packet import PacketState
 
 _ALL = Fraction(1)
+
+_Part = Field | RandomNumber | int
+"""A part of a key without hashes."""
 
 
 class LookupResult(NamedTuple):
@@ -24,32 +28,75 @@ class LookupResult(NamedTuple):
 
 def look_up(packet: PacketState, collection: IndexedCollection, key: tuple[KeyPart, ...]) -> Iterator[LookupResult]:
     """Yield the elements that the packets find for a key; together the results cover all packets."""
+    parts = tuple(_hashed(packet, part) if isinstance(part, HashedFields) else part for part in key)
+    if isinstance(key[-1], HashedFields) and isinstance(parts[-1], RandomNumber):
+        return _look_up_slots(packet, collection, parts[:-1], parts[-1])
+    return _look_up(packet, collection, parts)
+
+
+def _hashed(packet: PacketState, part: HashedFields) -> RandomNumber | int:
+    """Return the hash if all packets of the class have the same one; other hashes are evenly distributed."""
+    values = []
+    for field, size in part.fields:
+        numbers = packet.numbers(field)
+        value = numbers if numbers is None or isinstance(numbers, int) else sole_value(numbers)
+        if value is None:
+            return RandomNumber(part.modulus)
+        values.append((value, size))
+    return hash_slot(values, part.modulus, part.seed)
+
+
+def _look_up_slots(
+    packet: PacketState, collection: IndexedCollection, key: tuple[_Part, ...], slot: RandomNumber
+) -> Iterator[LookupResult]:
+    """Yield one result for each value in the slots of a table of hashes; ``key`` is the key without the slot."""
     for share, parts in _expand_random_numbers(key):
-        known: dict[int, int] = {}
-        variable: dict[int, Field] = {}
-        for position, part in enumerate(parts):
-            if isinstance(part, int):
-                known[position] = part
-                continue
-            values = packet.numbers(part)
-            if values is None:
-                yield LookupResult(packet.fields, share, None)
-                break
-            if isinstance(values, int):
-                known[position] = values
-            elif len(values) == 1 and values[0][0] == values[0][1]:
-                known[position] = values[0][0]
-            else:
-                variable[position] = part
+        numbers = _numbers(packet, parts)
+        if numbers is None:
+            yield LookupResult(packet.fields, share, None)
+        elif numbers.variable:
+            for result in _look_up(packet, collection, (*parts, slot)):
+                yield result._replace(share=share * result.share)
         else:
-            _record(packet, collection, key, known)
-            elements = collection.matching(known)
-            yield from _split(packet, elements, tuple(variable.items()), share)
+            _record(packet, collection, parts, numbers.known)
+            for element, slots in collection.values_of_slots(numbers.known, slot.modulus):
+                yield LookupResult(packet.fields, share * Fraction(slots, slot.modulus), element)
 
 
-def _record(
-    packet: PacketState, collection: IndexedCollection, key: tuple[KeyPart, ...], known: dict[int, int]
-) -> None:
+class _KeyNumbers(NamedTuple):
+    """The numbers of a key by position: known ones, and fields with several possible values."""
+
+    known: dict[int, int]
+    variable: dict[int, Field]
+
+
+def _numbers(packet: PacketState, parts: tuple[Field | int, ...]) -> _KeyNumbers | None:
+    """Return the numbers of a key; None if the packet lacks a field."""
+    found = _KeyNumbers({}, {})
+    for position, part in enumerate(parts):
+        values = part if isinstance(part, int) else packet.numbers(part)
+        if values is None:
+            return None
+        number = values if isinstance(values, int) else sole_value(values)
+        if number is not None:
+            found.known[position] = number
+        elif isinstance(part, Field):
+            found.variable[position] = part
+    return found
+
+
+def _look_up(packet: PacketState, collection: IndexedCollection, key: tuple[_Part, ...]) -> Iterator[LookupResult]:
+    for share, parts in _expand_random_numbers(key):
+        numbers = _numbers(packet, parts)
+        if numbers is None:
+            yield LookupResult(packet.fields, share, None)
+        else:
+            _record(packet, collection, key, numbers.known)
+            elements = collection.matching(numbers.known)
+            yield from _split(packet, elements, tuple(numbers.variable.items()), share)
+
+
+def _record(packet: PacketState, collection: IndexedCollection, key: tuple[_Part, ...], known: dict[int, int]) -> None:
     """Record a lookup whose key contains the destination."""
     if Field.DESTINATION in key:
         destination = key.index(Field.DESTINATION)
@@ -60,7 +107,7 @@ def _record(
         collection.recorder.record(query, packet.destination, packet.fields.ports)
 
 
-def _expand_random_numbers(key: tuple[KeyPart, ...]) -> Iterator[tuple[Fraction, tuple[Field | int, ...]]]:
+def _expand_random_numbers(key: tuple[_Part, ...]) -> Iterator[tuple[Fraction, tuple[Field | int, ...]]]:
     """Yield the key for each value of its random numbers, and the share of packets that have it."""
     before: list[Field | int] = []
     for position, part in enumerate(key):

@@ -22,6 +22,9 @@ def expression_json(expression: Any) -> Any:  # noqa: ANN401 - JSON has every ty
             return {"numgen": {"mode": "random", "mod": modulus, "offset": offset}}
         case nft.Constant(value):
             return {"numgen": {"mode": "random", "mod": 1, "offset": value}}
+        case nft.Hash(fields, modulus, seed):
+            hashed = fields[0] if len(fields) == 1 else nft.Concat(fields)
+            return {"jhash": {"mod": modulus, "seed": seed, "expr": expression_json(hashed)}}
         case nft.Concat(parts):
             return {"concat": [expression_json(part) for part in parts]}
         case nft.Reference(container):
@@ -50,6 +53,8 @@ def expression_text(expression: Any) -> str:  # noqa: ANN401 - the right side ma
             return f"numgen random mod {modulus}" + (f" offset {offset}" if offset else "")
         case nft.Constant(value):
             return f"numgen random mod 1 offset {value}"
+        case nft.Hash(fields, modulus, seed):
+            return f"jhash {expression_text(nft.Concat(fields))} mod {modulus} seed {seed:#x}"
         case nft.Concat(parts):
             return " . ".join(expression_text(part) for part in parts)
         case nft.Reference(container):

@@ -40,6 +40,10 @@ def _service(name: str, number: int, vips: tuple[str, ...] = (), port: int = 80,
     }
 
 
+def _annotated(service: dict[str, Any], annotations: dict[str, str]) -> dict[str, Any]:
+    return service | {"metadata": service["metadata"] | {"annotations": annotations}}
+
+
 def _slice(service: str, *endpoints: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "discovery.k8s.io/v1",
@@ -78,6 +82,8 @@ OBJECTS = [
     _slice("older", LOCAL_ENDPOINT),
     _service("the-last", 17, externalIPs=["203.0.113.5"]),
     _slice("the-last", REMOTE_ENDPOINT),
+    _annotated(_service("hashed", 18), {"knft.dev/load-balancing": "source-hash"}),
+    _slice("hashed", LOCAL_ENDPOINT, REMOTE_ENDPOINT),
 ]
 _CASES = [(item.reason, mode) for item in catalogue.EXPECTED_DIFFERENCES for mode in item.modes]
 _ONLY_WITH_HOST_FIREWALL = {"forwarding rules": "filter FORWARD", "health check ports": "filter INPUT"}

@@ -10,6 +10,7 @@ from knft.interpret.rules import (
     AddToSet,
     DnatMapLookup,
     Field,
+    HashedFields,
     HasState,
     InSet,
     Interface,
@@ -83,6 +84,8 @@ table inet t {
     map by_name { type ifname : verdict; elements = { "eth0" : jump there, "eth1" : jump there, "lo" : accept } }
     map endpoints { typeof ip daddr . tcp dport . numgen random mod 65536 : ip daddr . tcp dport;
         elements = { 192.0.2.1 . 80 . 0 : 10.0.0.1 . 8080, 192.0.2.1 . 80 . 1 : 10.0.0.2 . 8080 } }
+    map slots { typeof meta priority . numgen random mod 65536 : ip daddr . tcp dport;
+        elements = { 1:2 . 0 : 10.0.0.1 . 8080, 1:2 . 1 : 10.0.0.2 . 8080 } }
     map one { type inet_service : ipv4_addr; flags interval; elements = { 80-90 : 10.0.0.1 } }
     map marking { type ipv4_addr : mark; elements = { 192.0.2.4 : 0x10 } }
     counter named { }
@@ -324,6 +327,22 @@ TRANSLATIONS = (
         TCP,
         DnatMapLookup("inet t endpoints", (Field.DESTINATION, Field.DESTINATION_PORT, RandomNumber(2))),
     ),
+    form(
+        "meta priority set 1:2 dnat ip to meta priority . jhash ip saddr . tcp sport mod 2 seed 0x7 map @slots",
+        SetPriority(0x10002),
+        TCP,
+        DnatMapLookup(
+            "inet t slots",
+            (Field.PRIORITY, HashedFields(((Field.SOURCE, 4), (Field.SOURCE_PORT, 2)), 2, 7)),
+        ),
+    ),
+    form(
+        "meta l4proto tcp meta priority set 1:2 dnat ip to meta priority . jhash ip saddr mod 2 seed 0x7 map @slots",
+        TCP,
+        SetPriority(0x10002),
+        DnatMapLookup("inet t slots", (Field.PRIORITY, HashedFields(((Field.SOURCE, 4),), 2, 7))),
+    ),
+    form("jhash ip saddr mod 2 seed 0x7 1 accept", Unknown("jhash ip saddr mod 2 seed 0x7 1"), ACCEPT),
     form(
         "dnat ip to ip daddr . tcp dport . numgen random mod 1 map @endpoints",
         TCP,

@@ -132,6 +132,10 @@ def clusters(draw: Draw) -> Cluster:
     return Cluster(draw(st.permutations([*services, *slices, *rest])), draw(_settings()))
 
 
+_LOAD_BALANCING = {(0, "shop"): "source-hash", (0, "default"): "maglev"}
+"""The annotation ``knft.dev/load-balancing`` of the Services with these indexes and namespaces."""
+
+
 def _cluster_ip_service(draw: Draw, index: int) -> Object:
     """Draw a Service of type ClusterIP."""
     families = list(draw(st.sampled_from(_FAMILIES)))
@@ -153,6 +157,9 @@ def _cluster_ip_service(draw: Draw, index: int) -> Object:
     # Not drawn, so that the clusters of the pinned seeds stay.
     if index % 2:
         metadata["annotations"] = {"knft.dev/drain": "reset"}
+    load_balancing = _LOAD_BALANCING.get((index, metadata["namespace"]))
+    if load_balancing:
+        metadata["annotations"] = {"knft.dev/load-balancing": load_balancing}
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec, "status": {"loadBalancer": {}}}
 
 

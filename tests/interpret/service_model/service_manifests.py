@@ -45,6 +45,7 @@ class ServicePort(Struct, frozen=True, kw_only=True):
     vips: tuple[str, ...]
     ranges: tuple[Network, ...]
     is_sticky: bool
+    load_balancing: str
     is_internal_local: bool
     is_external_local: bool
     cluster_endpoints: tuple[Endpoint, ...]
@@ -113,6 +114,7 @@ def _service_port(
         vips=addresses([one.get("ip") or "" for one in ingress if one.get("ipMode") in (None, "VIP")], family),
         ranges=networks(spec.get("loadBalancerSourceRanges") or (), family),
         is_sticky=spec.get("sessionAffinity") == "ClientIP",
+        load_balancing=(service["metadata"].get("annotations") or {}).get("knft.dev/load-balancing", "random"),
         is_internal_local=spec.get("internalTrafficPolicy") == "Local",
         is_external_local=is_accessible and spec.get("externalTrafficPolicy") == "Local",
         cluster_endpoints=ends[0],

@@ -7,13 +7,19 @@ The model covers the first packet of a connection. It raises ``NotModelledError`
 and for an endpoint that is a frontend.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 from typing import Literal
 
 from msgspec import Struct, field
 
+from knft.interpret.jhash import hash_slot
+from knft.nft.objects import Target
+from knft.render.hashing import SEED
+from knft.render.maglev import maglev_table, table_size
 from tests.interpret.service_model.service_manifests import (
     Endpoint,
     Family,
@@ -35,6 +41,10 @@ Verdict = Literal["delivered", "rejected", "dropped", "untouched"]
 
 LOOPBACK: Mapping[Family, str] = {4: "127.0.0.1", 6: "::1"}
 _EVERYWHERE = ("0.0.0.0/0", "::/0")
+
+
+_SIZES: Mapping[Family, int] = {4: 4, 6: 16}
+"""The sizes of addresses in bytes."""
 
 
 class NotModelledError(Exception):
@@ -204,18 +214,35 @@ class ServiceModel:
     def _delivered(
         self, packet: Packet, port: ServicePort, chosen: tuple[Endpoint, ...], *, masquerade: bool
     ) -> Outcome:
-        """Deliver to the chosen endpoints with equal shares, or to the remembered one if it is among them."""
+        """Deliver to the chosen endpoints, or to the remembered one if it is among them."""
         kept = [end for end in chosen if port.is_sticky and str(end) == packet.remembered]
         ends = kept or chosen
         for end in ends:
             if self._claims_of(end.address, port.protocol, end.port) or within(end.address, self._service_cidrs):
                 msg = "an endpoint that is a frontend itself"
                 raise NotModelledError(msg)
+        shares = self._shares(packet, port, ends)
         return Outcome(
             "delivered",
-            {str(end): Fraction(1, len(ends)) for end in ends},
-            frozenset(str(end) for end in ends if self._is_masqueraded(packet, end, masquerade=masquerade)),
+            shares,
+            frozenset(
+                str(end)
+                for end in ends
+                if str(end) in shares and self._is_masqueraded(packet, end, masquerade=masquerade)
+            ),
         )
+
+    def _shares(self, packet: Packet, port: ServicePort, ends: Sequence[Endpoint]) -> Mapping[str, Fraction]:
+        """Return the share of each endpoint: equal ones, or by the hash (docs/behaviour/load-balancing.md)."""
+        if not self.nftables or port.is_sticky or port.load_balancing == "random":
+            return {str(end): Fraction(1, len(ends)) for end in ends}
+        names = {(end.address, end.port): str(end) for end in ends}
+        table = _table(frozenset(names))
+        if port.load_balancing == "source-hash":
+            slot = hash_slot([(int(ip_address(packet.source)), _SIZES[self._family])], len(table), SEED)
+            return {names[table[slot]]: Fraction(1)}
+        # The packets have no source port, so each value of the hash is as likely as another.
+        return {names[target]: Fraction(slots, len(table)) for target, slots in Counter(table).items()}
 
     def _is_masqueraded(self, packet: Packet, end: Endpoint, *, masquerade: bool) -> bool:
         if packet.origin != "node" and self._is_local(end.address):
@@ -279,3 +306,8 @@ class ServiceModel:
     def _passes(self, packet: Packet) -> bool:
         """Tell whether a packet is forwarded or sent by the node, as opposed to delivered locally."""
         return packet.origin == "node" or not self._is_local(packet.destination)
+
+
+@lru_cache(maxsize=256)
+def _table(targets: frozenset[Target]) -> tuple[Target, ...]:
+    return maglev_table(targets, table_size(len(targets)))

@@ -42,6 +42,9 @@ def _reason(cluster: Cluster, packet: Packet, nftables: Outcome, iptables: Outco
     """Return the expected difference that explains the two outcomes."""
     verdicts = nftables.verdict, iptables.verdict
     if verdicts == ("delivered", "delivered"):
+        if nftables.targets != iptables.targets:
+            assert nftables.targets.keys() <= iptables.targets.keys()
+            return "consistent hashing"
         return _masquerade_reason(packet, nftables, iptables)
     if verdicts == ("rejected", "untouched"):
         return "undefined port" if _is_cluster_ip(cluster, packet) else "unrejected node packets"

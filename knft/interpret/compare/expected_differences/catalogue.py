@@ -130,6 +130,15 @@ EXPECTED_DIFFERENCES = (
         ipvs=Edits(knft=ipvs_edits.keep_affinity_by_frontend),
     ),
     ExpectedDifference(
+        "consistent hashing",
+        "annotation `knft.dev/load-balancing` has no effect: endpoints are chosen at random or in turn",
+        ("docs/behaviour/load-balancing.md#annotation",),
+        iptables=Edits(knft=knft_edits.choose_endpoints_at_random),
+        ipvs=Edits(knft=knft_edits.choose_endpoints_at_random),
+        nftables=Edits(knft=knft_edits.choose_endpoints_at_random),
+        nftables_versions="nftables",
+    ),
+    ExpectedDifference(
         "masqueraded node packets",
         "the node's packets to itself are masqueraded if their port is a NodePort or the port of an endpoint",
         (f"{_IPVS}#rules",),

@@ -4,7 +4,7 @@ Each edit makes knft behave like kube-proxy's mode in one respect. If the behavi
 edit derives it from kube-proxy's rules.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -22,9 +22,12 @@ from knft.interpret.rules import (
     Action,
     AddressType,
     Collection,
+    DnatMapLookup,
     Element,
     Field,
+    HashedFields,
     InSet,
+    RandomNumber,
     Rule,
     RuleSet,
     Step,
@@ -53,6 +56,42 @@ def knft_name(rules: RuleSet, name: str) -> str:
 def forward_invalid_packets(rules: RuleSet, _: RuleSet) -> RuleSet:
     """Remove the rule that drops packets in conntrack state INVALID."""
     return without_rules(rules, knft_name(rules, "filter-forward"), lambda rule: rule.steps == DROP_INVALID)
+
+
+def choose_endpoints_at_random(rules: RuleSet, _: RuleSet) -> RuleSet:
+    """Choose the endpoints of Services with consistent hashing at random, each with the same probability."""
+    tables = [name for name in rules.collections if knft_name(rules, "hashed-endpoints-") in name]
+    pools = {name: _pools_by_size(rules.collections[name]) for name in tables}
+    for collection in [pool for by_size in pools.values() for pool in by_size.values()]:
+        rules = with_collection(rules, collection)
+    prefix = knft_name(rules, "")
+    for chain in [name for name in rules.chains if tables and prefix in name]:
+        rules = edit_chain(rules, chain, lambda rule: _random_rules(rule, pools))
+    return rules
+
+
+def _pools_by_size(tables: Collection) -> dict[int, Collection]:
+    """Return the endpoints of tables as pools with indexes, by number of endpoints."""
+    targets: dict[tuple[int | tuple[int, int], ...], dict[tuple[int, ...], None]] = {}
+    for element in tables.elements:
+        if isinstance(element.value, tuple):
+            targets.setdefault(element.key[:-1], {})[element.value] = None
+    pools: dict[int, list[Element]] = {}
+    for key, found in targets.items():
+        elements = pools.setdefault(len(found), [])
+        elements += (Element((*key, index), target) for index, target in enumerate(found))
+    return {size: Collection(f"{tables.name} of {size}", tuple(elements)) for size, elements in pools.items()}
+
+
+def _random_rules(rule: Rule, pools: Mapping[str, Mapping[int, Collection]]) -> Iterator[Rule]:
+    """Yield a rule that looks up a table of hashes as rules that look up pools; any other rule as it is."""
+    lookup = rule.steps[-1] if rule.steps else None
+    if not isinstance(lookup, DnatMapLookup) or not isinstance(lookup.key[-1], HashedFields):
+        yield rule
+        return
+    for size, pool in pools.get(lookup.collection, {}).items():
+        random = DnatMapLookup(pool.name, (*lookup.key[:-1], RandomNumber(size) if size > 1 else 0))
+        yield replace(rule, steps=(*rule.steps[:-1], random))
 
 
 def pass_undefined_ports(rules: RuleSet, _: RuleSet) -> RuleSet:

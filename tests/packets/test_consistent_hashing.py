@@ -1,0 +1,166 @@
+"""Consistent hashing: the hash of a client determines its endpoint, as computed here without a kernel."""
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any
+
+import pytest
+
+from knft.interpret.jhash import hash_slot
+from knft.render.hashing import SEED
+from knft.render.maglev import maglev_table, table_size
+from tests.support.families import addresses
+from tests.support.lab import plan
+from tests.support.lab.links import flush_conntrack
+from tests.support.lab.outcomes import Answered, Protocol
+from tests.support.lab.traffic import dial
+from tests.support.packets.many_clients import HTTP, PODS, STICKY, BackgroundDials, OutsideClients, clients
+from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
+from tests.support.scenario import VERSIONS, address
+
+pytestmark = [
+    pytest.mark.kernel,
+    pytest.mark.parametrize("version", VERSIONS),
+    pytest.mark.parametrize("protocol", ["tcp", "udp"]),
+]
+
+FRONTENDS = (("cluster.50", 80), ("node", 30050), ("external.5", 80), ("external.6", 80))
+SLICE = endpoints("s", *PODS, http=HTTP)
+
+
+def hashed(load_balancing: str, **spec: Any) -> dict[str, Any]:
+    """Return a Service with all kinds of frontends, and an annotation unless ``load_balancing`` is empty."""
+    ports = tcp_and_udp("http", 80, 30050)
+    item = with_load_balancer(service("s", 50, *ports, externalIPs=["$external.5"], **spec), "$external.6")
+    annotations = {"knft.dev/load-balancing": load_balancing} if load_balancing else {}
+    return {**item, "metadata": {"name": "s", "annotations": annotations}}
+
+
+def expected_server(version: plan.Version, pods: tuple[str, ...], client: str, port: int | None = None) -> str:
+    """Return the pod that serves a client; ``port`` is its source port if the hash includes it."""
+    targets = {(addresses(pod).of(version), HTTP): pod for pod in pods}
+    size = table_size(len(targets))
+    parts = [(int(ip_address(client)), 4 if version == 4 else 16), *([(port, 2)] if port is not None else [])]
+    return targets[maglev_table(targets, size)[hash_slot(parts, size, SEED)]]
+
+
+def test_source_hash_determines_the_endpoint_at_all_frontends(
+    node: ProgrammedNode, outside: OutsideClients, version: plan.Version
+) -> None:
+    """Cluster IP, NodePort, load balancer IP and external IP."""
+    node.apply([hashed("source-hash"), SLICE])
+    sources = clients(version, 60)
+    expected = {client: expected_server(version, PODS, client) for client in sources}
+    assert set(expected.values()) == set(PODS)
+    for name, port in FRONTENDS:
+        assert expected == outside.servers_of(name, port, sources)
+
+
+def test_maglev_hashes_the_source_port(node: ProgrammedNode, version: plan.Version, protocol: Protocol) -> None:
+    """The connections of one client reach all endpoints, those from one port the same one at all frontends."""
+    node.apply([hashed("maglev"), SLICE])
+    client = clients(version, 1)[0]
+    for name, port in FRONTENDS:
+        flush_conntrack(node.namespace)
+        servers = {
+            source_port: _server(node, (address(name, version), port, protocol), client, source_port)
+            for source_port in range(20000, 20030)
+        }
+        assert servers == {number: expected_server(version, PODS, client, number) for number in servers}
+        assert set(servers.values()) == set(PODS)
+
+
+def _server(node: ProgrammedNode, target: tuple[str, int, Protocol], source: str, source_port: int) -> str:
+    outcome = dial(node.lab.host("outside"), *target, source=source, source_port=source_port)
+    assert isinstance(outcome, Answered), outcome
+    return outcome.server
+
+
+def test_policy_local_hashes_to_endpoints_of_this_node(
+    node: ProgrammedNode, outside: OutsideClients, version: plan.Version
+) -> None:
+    """External clients reach endpoints on this node; the cluster IP has policy Cluster."""
+    node.apply([hashed("source-hash", externalTrafficPolicy="Local"), SLICE])
+    sources, local = clients(version, 40), tuple(pod for pod in PODS if pod.startswith("local"))
+    for name, port in FRONTENDS[1:]:
+        expected = {client: expected_server(version, local, client) for client in sources}
+        assert expected == outside.servers_of(name, port, sources)
+    expected = {client: expected_server(version, PODS, client) for client in sources}
+    assert expected == outside.servers_of(*FRONTENDS[0], sources)
+
+
+def test_few_clients_move_with_an_endpoint(
+    node: ProgrammedNode, outside: OutsideClients, version: plan.Version
+) -> None:
+    """Only the clients of a removed endpoint, and few others, move; they return with it, in any order of endpoints."""
+    node.apply([hashed("source-hash"), SLICE])
+    sources = clients(version, 100)
+    before = outside.servers_of(*FRONTENDS[0], sources)
+    node.apply([endpoints("s", *PODS[1:], http=HTTP)])
+    after = outside.servers_of(*FRONTENDS[0], sources)
+    others = [client for client in sources if before[client] != PODS[0]]
+    assert sum(before[client] != after[client] for client in others) <= len(others) / 10
+    node.apply([endpoints("s", *reversed(PODS), http=HTTP)])
+    assert before == outside.servers_of(*FRONTENDS[0], sources)
+
+
+def test_affinity_takes_precedence(node: ProgrammedNode, outside: OutsideClients, version: plan.Version) -> None:
+    """A client with an affinity entry keeps its endpoint, whatever its hash."""
+    node.apply([hashed("source-hash", **STICKY), SLICE])
+    sources = clients(version, 60)
+    first = outside.servers_of(*FRONTENDS[0], sources)
+    assert first != {client: expected_server(version, PODS, client) for client in sources}
+    assert first == outside.servers_of(*FRONTENDS[1], sources)
+
+
+def test_restart_changes_nothing(node: ProgrammedNode, outside: OutsideClients, version: plan.Version) -> None:
+    """The numbers and tables are the same in a new process."""
+    node.apply([hashed("source-hash"), SLICE])
+    before = node.namespace.run(["nft", "list", "ruleset"]).stdout
+    node.restart([])
+    assert before == node.namespace.run(["nft", "list", "ruleset"]).stdout
+    assert set(outside.servers_of(*FRONTENDS[0], clients(version, 20)).values()) == set(PODS)
+
+
+@pytest.mark.usefixtures("small_tables")
+def test_no_connection_is_lost_while_tables_change(
+    node: ProgrammedNode, outside: OutsideClients, version: plan.Version
+) -> None:
+    """The annotation, affinity, the policy and the size of the table change while clients connect."""
+    node.apply([hashed(""), SLICE])
+    local = endpoints("s", *PODS[:2], http=HTTP)
+    with BackgroundDials(outside, *FRONTENDS[1], clients(version, 20000)) as dials:
+        for changed in _changes() * 5:
+            node.apply([changed, SLICE])
+            node.apply([local])
+    assert len(dials.answers) > 2 * dials.MARGIN
+    assert set(dials.answers.values()) <= set(PODS)
+
+
+def _changes() -> list[dict[str, Any]]:
+    return [
+        hashed("maglev"),
+        hashed("source-hash"),
+        hashed("source-hash", **STICKY),
+        hashed("maglev", externalTrafficPolicy="Local"),
+        hashed(""),
+        hashed("source-hash", externalTrafficPolicy="Local"),
+        hashed("", **STICKY),
+    ]
+
+
+def test_rules_and_maps_exist_only_if_a_service_needs_them(
+    node: ProgrammedNode, version: plan.Version, protocol: Protocol
+) -> None:
+    """Without the annotation, the table is as before; the first Service with it adds the maps."""
+    node.apply([hashed(""), SLICE])
+    assert not list(_hashing_lines(node))
+    node.apply([hashed("maglev")])
+    assert f"map hashed-endpoints-{protocol} {{" in set(_hashing_lines(node))
+    assert f"chain maglev-{protocol}-1021 {{" in set(_hashing_lines(node))
+    del version
+
+
+def _hashing_lines(node: ProgrammedNode) -> Iterator[str]:
+    listed = node.namespace.run(["nft", "-t", "list", "ruleset"]).stdout.splitlines()
+    return (line.strip() for line in listed if "hash" in line or "maglev" in line)
