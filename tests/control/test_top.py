@@ -1,16 +1,19 @@
 """``knft top`` asks a real ``knft run --service-counters``, whose frontends are dialled."""
 
+import itertools
 import os
 import pty
 import re
 import socket
+import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from tests.control.daemon import ControlledKnft
-from tests.support.kernel_harness import service
+from tests.support.kernel_harness import service, slices
 from tests.support.knft_command import KNFT, knft
 
 pytestmark = pytest.mark.kernel
@@ -53,6 +56,33 @@ def test_connections_and_syncs_are_printed_once_when_piped(counting: ControlledK
     assert lines[1].split() == ["FAMILY", "SYNCS/S", "FAILED/S", "DURATION", "LATENCY"]
     assert lines[-1].split()[:2] == ["default/empty:http", "10.96.0.2:80/tcp"]
     assert lines[-1].split()[-1] == "3"
+
+
+def test_syncs_of_changes_have_a_rate_a_duration_and_a_latency(daemon: ControlledKnft) -> None:
+    stop = threading.Event()
+
+    def change_endpoints() -> None:
+        for number in itertools.cycle((11, 12)):
+            changed = slices("web", (number,))
+            for each in changed:
+                triggered = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+                each["metadata"]["annotations"] = {"endpoints.kubernetes.io/last-change-trigger-time": triggered}
+            daemon.write("web", service("web", 1), *changed)
+            if stop.wait(0.05):
+                return
+
+    def shows_syncs() -> bool:
+        ipv4, ipv6 = (line.split() for line in knft(daemon.namespace, "top").stdout.splitlines()[2:4])
+        assert (ipv4[0], ipv6[0]) == ("IPv4", "IPv6")
+        return all(float(syncs) > 0 and "-" not in times for _, syncs, _, *times in (ipv4, ipv6))
+
+    thread = threading.Thread(target=change_endpoints)
+    thread.start()
+    try:
+        daemon.wait_until(shows_syncs)
+    finally:
+        stop.set()
+        thread.join()
 
 
 def test_terminal_follows_the_connections_until_q(counting: ControlledKnft) -> None:

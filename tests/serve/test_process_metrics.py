@@ -235,6 +235,9 @@ def test_open_file_descriptors_are_counted(node: MonitoredNode) -> None:
 )
 def test_conntrack_entries_and_failures_are_counted(node: MonitoredNode) -> None:
     """Connections that get the source port of another one cannot be tracked, so the kernel drops their packets."""
+    node.monitoring.kernel_counters.read()
+    names = ("entries", "max_entries", "insert_failures_total", "drops_total", "early_drops_total")
+    before = {name: value(node, name) for name in (f"knft_conntrack_{each}" for each in names)}
     node.namespace.run(
         ["nft", "-f", "-"],
         stdin="table ip clash {\nchain postrouting {\ntype nat hook postrouting priority 100\n"
@@ -247,7 +250,10 @@ def test_conntrack_entries_and_failures_are_counted(node: MonitoredNode) -> None
             client = opened.enter_context(socket.socket())
             client.settimeout(0)
             client.connect_ex(("127.0.0.1", 80))
+        # A scrape reads nothing from the kernel.
+        scraped = {name: value(node, name) for name in before}
         node.monitoring.kernel_counters.read()
+    assert scraped == before
     assert value(node, "knft_conntrack_entries") >= 1
     assert value(node, "knft_conntrack_max_entries") > 1000
     assert value(node, "knft_conntrack_insert_failures_total") >= 2
