@@ -217,7 +217,8 @@ def emulated(
 @pytest.mark.parametrize("width", [360, 390, 800, 1600])
 def test_page_does_not_scroll_sideways(width: int, page: Any, chromium: Browser) -> None:
     with emulated(chromium, width=width):
-        for report in (example_report.realistic(), example_report.crowded(9), hostile_report()):
+        reports = (example_report.realistic(), example_report.undecided(), example_report.crowded(9), hostile_report())
+        for report in reports:
             page(report)
             chromium.run(_OPEN_ALL)
 
