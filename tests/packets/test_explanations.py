@@ -16,6 +16,7 @@ from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
 from knft.comparison.entries import KernelEntries, frontend_connections
 from knft.comparison.explained import kernel_rules, kernel_source, object_source
+from knft.comparison.live import read_live_knft
 from knft.explain.affinity import Client, with_affinity
 from knft.explain.connections import with_connections
 from knft.explain.explain import explain
@@ -311,14 +312,6 @@ def test_rules_of_the_kernel_are_compared_with_those_of_the_objects(explained: E
     assert [each.kind for each in unallocated.kernel] == [S.KERNEL_HAS_NONE.kind]
     assert explained.clients.dial("outside", "10.96.0.99", 80, silent=True) == Silent()
 
-    only_ipv4 = kernel_rules({4: captured.rule_sets[4]}, captured.node_addresses)
-    missing = explain(parse_query(what), explained.objects, only_ipv4)
-    assert [each.kind for each in missing.kernel] == [S.KERNEL_NO_TABLE.kind]
-    address_of_it = explain(
-        parse_query("fd00:10:96::20"), kernel_source({4: captured.rule_sets[4]}, captured.node_addresses)
-    )
-    assert [each.kind for each in address_of_it.conclusion] == [S.KERNEL_NO_TABLE.kind]
-
 
 def _of_client(explained: Explained, what: str, client: str) -> Explanation:
     with explained.runner.namespace.entered():
@@ -428,3 +421,26 @@ def test_service_without_ports_is_dropped(node: Node, version: plan.Version) -> 
     ]
     assert {outcome.fate for outcome in found.outcomes} == {"dropped"}
     explained.clients.check(found.outcomes, address("cluster.99", version), 80, "TCP")
+
+
+def test_kernel_without_a_table_of_a_family(node: Node) -> None:
+    """Packets to an address that no Service has are not dropped any more: the server at it answers."""
+    explained = node.load(WITHOUT_NODE_PORTS)
+    own, unallocated = explained.runner.namespace, address("cluster.99", 6)
+    assert explained.clients.dial("outside", unallocated, 80, silent=True) == Silent()
+    own.run(["nft", "delete", "table", FAMILY_OF_VERSION[6].nft, TABLE])
+    try:
+        with own.entered():
+            live = read_live_knft()
+        rules = kernel_rules(live.rules, live.addresses)
+        for what, sentence in ((f"[{unallocated}]:80", S.KERNEL_NO_TABLE), ("10.96.0.99:80", S.KERNEL_EQUAL)):
+            found = explain(parse_query(what), explained.objects, rules)
+            assert [each.kind for each in found.kernel] == [sentence.kind]
+        served = explain(parse_query("served"), explained.objects, rules)
+        only_kernel = explain(parse_query(unallocated), kernel_source(live.rules, live.addresses))
+        for statements in (served.kernel, only_kernel.conclusion):
+            assert [each.text for each in statements] == ["the kernel has no IPv6 table of knft"]
+        assert isinstance(explained.clients.dial("outside", unallocated, 80), Answered)
+        assert explained.clients.dial("outside", address("cluster.99", 4), 80, silent=True) == Silent()
+    finally:
+        explained.runner.mode.apply(own, explained.runner.folder, WITHOUT_NODE_PORTS, earlier=False)
