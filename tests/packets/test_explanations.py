@@ -23,7 +23,7 @@ from knft.explain.explain import explain
 from knft.explain.explanation import ExplainedPort, Explanation
 from knft.explain.frontend_index import index_of_rules
 from knft.explain.outcomes import ClientOutcome
-from knft.explain.query import parse_query
+from knft.explain.query import AddressQuery, parse_query
 from knft.explain.sentences import Sentence, Statement, state
 from knft.explain.sources import KernelSource, ObjectSource
 from knft.families import FAMILY_OF_VERSION
@@ -231,8 +231,8 @@ def test_explanations_from_the_kernel_alone_have_the_same_outcomes(explained: Ex
             expected = case.first_line(version) if line is None else written(line, version)
             assert "; ".join(each.text for each in found.conclusion) == expected
             assert of_objects.ports or found.outcomes == of_objects.outcomes, case.what
-            port = getattr(query, "port", 0)
-            explained.clients.check(found.outcomes, getattr(query, "address", ""), port, getattr(query, "protocol", ""))
+            if isinstance(query, AddressQuery):
+                explained.clients.check(found.outcomes, query.address, query.port, query.protocol)
     stated = (
         *(S.KERNEL_NO_SERVICE, S.KERNEL_NO_SUCH_PORT, S.KERNEL_UNALLOCATED, S.KERNEL_NOT_A_FRONTEND),
         *(S.KERNEL_NODE_ADDRESS, S.KERNEL_NO_NODE_PORT, S.KERNEL_SERVED, S.KERNEL_UNSERVED),
