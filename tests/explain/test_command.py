@@ -33,6 +33,7 @@ from tests.support.knft_command import KNFT
 from tests.support.knft_command import write_manifests as write_objects
 from tests.support.lint_objects import endpoint, endpoint_slice, node, node_port
 from tests.support.memory_daemon import MemoryDaemon
+from tests.support.running_shop import explain_running_shop
 from tests.support.shop import FLAGS, explain_in, invoke, source, write_manifests
 from tests.support.used_endpoints import check_used_endpoints
 
@@ -47,8 +48,12 @@ QUESTIONS = {
     "unallocated": "10.96.9.9:80/tcp",
     "unknown": "shop/front-end",
     "entries": "shop/frontend",
+    "not-in-force": "shop/frontend",
 }
-"""The question of each golden file; that of "entries" is asked with --client and --connections."""
+"""The question of each golden file.
+
+That of "entries" is asked with --client and --connections, that of "not-in-force" of a running knft that is behind.
+"""
 CLIENT = Client(Family.IPV4, "198.51.100.7")
 
 
@@ -74,7 +79,7 @@ def test_text_is_golden(shop: ObjectSource, name: str, width: str) -> None:
 
 def golden_text(shop: ObjectSource, name: str, width: str) -> str:
     """Return the text of an explanation."""
-    found = explain_in(shop, QUESTIONS[name])
+    found = explain_running_shop(QUESTIONS[name]) if name == "not-in-force" else explain_in(shop, QUESTIONS[name])
     if name == "entries":
         found = with_connections(with_affinity(found, lambda: shop.probes, _Entries(), CLIENT), _connections)
     return format_explanation(found, WIDTHS[width])

@@ -552,3 +552,38 @@ CASES = (
         packets=(Direct("outside", "[$node]:30053", "reset"),),
     ),
 )
+
+_NOT_A_FRONTEND = (
+    "knft's rules have no frontend {}, and it is in no Service CIDR: knft does not translate packets to it"
+)
+_NO_SERVICE = "the kernel's rules have no frontend of Service default/{}"
+_NODE_ADDRESS = (
+    "$node is an address of this node; knft's rules have no NodePort {}/tcp, so its processes get the packets"
+)
+_NO_NODE_PORT = "knft's rules have no NodePort {}/tcp, so the node's processes get the packets"
+_UNALLOCATED = "knft's rules have no frontend at $cluster.99; $services is a Service CIDR, so packets to it are dropped"
+FIRST_LINES_OF_RULES = {
+    **{name: _NO_SERVICE.format(name) for name in ("same-address", "headless", "unassigned", "foreign")},
+    "elsewhere": _NO_SERVICE.format("elsewhere") + "; did you mean default/outer-elsewhere or default/inner-elsewhere?",
+    "wide": _NO_SERVICE.format("wide") + "; did you mean default/older?",
+    "crowded": _NO_SERVICE.format("crowded") + "; did you mean default/proxied?",
+    "default/serve": _NO_SERVICE.format("serve") + "; did you mean default/served?",
+    "served:81": "knft's rules have no frontend of port '81' of Service default/served, only of 'http' (80/tcp)",
+    "$local-2": _NOT_A_FRONTEND.format("$local-2"),
+    **{
+        what: _NOT_A_FRONTEND.format(f"{what}/tcp")
+        for what in (
+            *("[$remote-1]:8087", "[$local-3]:8089", "[$remote-3]:8082", "[$local-1]:8086"),
+            *("[$external.99]:80", "[$external.98]:80", "[$external.97]:80"),
+        )
+    },
+    "[$external.99]:30020": _NOT_A_FRONTEND.format("[$external.99]:30020/tcp")
+    + "; NodePort 30020/tcp is that of default/served:http, but $external.99 is not an address of this node",
+    "[$cluster.99]:80": _UNALLOCATED,
+    "$cluster.99": _UNALLOCATED,
+    "[$node]:30061": _NODE_ADDRESS.format(30061),
+    "[$node]:31999": _NODE_ADDRESS.format(31999),
+    ":30061": _NO_NODE_PORT.format(30061),
+    ":31999": _NO_NODE_PORT.format(31999),
+}
+"""The first lines from the kernel's rules alone, of questions without a Service port in them, if they are different."""

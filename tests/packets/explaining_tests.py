@@ -22,9 +22,9 @@ OTHER_TESTS = {
         S.KERNEL_EQUAL,
         S.KERNEL_DIFFERENT,
         S.KERNEL_EXTRA,
-        S.KERNEL_NO_TABLE,
         S.KERNEL_HAS_NONE,
     ),
+    "tests/packets/test_explanations.py::test_kernel_without_a_table_of_a_family": (S.KERNEL_NO_TABLE,),
     "tests/packets/test_explanations.py::test_pinned_client_keeps_its_endpoint": (
         S.PINNED,
         S.NOT_PINNED,

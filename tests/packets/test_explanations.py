@@ -16,20 +16,21 @@ from knft.cli.manifests import read_manifests
 from knft.cli.options import config_from_options
 from knft.comparison.entries import KernelEntries, frontend_connections
 from knft.comparison.explained import kernel_rules, kernel_source, object_source
+from knft.comparison.live import read_live_knft
 from knft.explain.affinity import Client, with_affinity
 from knft.explain.connections import with_connections
 from knft.explain.explain import explain
 from knft.explain.explanation import ExplainedPort, Explanation
 from knft.explain.frontend_index import index_of_rules
 from knft.explain.outcomes import ClientOutcome
-from knft.explain.query import parse_query
-from knft.explain.sentences import Sentence
+from knft.explain.query import AddressQuery, parse_query
+from knft.explain.sentences import Sentence, Statement, state
 from knft.explain.sources import KernelSource, ObjectSource
 from knft.families import FAMILY_OF_VERSION
 from knft.model.endpoint import endpoint_key
 from knft.render.names import CLIENTS, TABLE
 from tests.packets.connected_clients import Clients
-from tests.packets.explained_cases import CASES, Case, Direct
+from tests.packets.explained_cases import CASES, FIRST_LINES_OF_RULES, Case, Direct, written
 from tests.packets.explaining_tests import OTHER_TESTS, named_sentences
 from tests.support.explain_statements import checked_statements
 from tests.support.families import address, in_family
@@ -207,12 +208,13 @@ def _check_direct(explained: Explained, packet: Direct, version: plan.Version) -
 
 
 def test_explanations_from_the_kernel_alone_have_the_same_outcomes(explained: Explained) -> None:
-    """Packets were sent for these outcomes in the test above."""
+    """Packets were sent for the outcomes of frontends in the test above; here for those of other destinations."""
     kinds = set[str]()
     for case in CASES:
         for version in VERSIONS:
             query = parse_query(in_family(case.what, version))
-            ports = {(port.port, port.protocol, port.family): port for port in explain(query, explained.objects).ports}
+            of_objects = explain(query, explained.objects)
+            ports = {(port.port, port.protocol, port.family): port for port in of_objects.ports}
             found = explain(query, explained.kernel)
             kinds |= _kinds(found)
             in_rules = {key: port for key, port in ports.items() if _is_in_rules(port, case)}
@@ -221,11 +223,52 @@ def test_explanations_from_the_kernel_alone_have_the_same_outcomes(explained: Ex
                 other = in_rules[port.port, port.protocol, port.family]
                 assert _outcomes(port) == _outcomes(other), case.what
                 assert port.affinity_seconds == other.affinity_seconds
+                assert port.conclusion == _kernel_conclusion(other), case.what
+            if found.ports:
+                _check_conclusion_of_ports(found, of_objects)
+                continue
+            line = FIRST_LINES_OF_RULES.get(case.what)
+            expected = case.first_line(version) if line is None else written(line, version)
+            assert "; ".join(each.text for each in found.conclusion) == expected
+            assert of_objects.ports or found.outcomes == of_objects.outcomes, case.what
+            if isinstance(query, AddressQuery):
+                explained.clients.check(found.outcomes, query.address, query.port, query.protocol)
     stated = (
         *(S.KERNEL_NO_SERVICE, S.KERNEL_NO_SUCH_PORT, S.KERNEL_UNALLOCATED, S.KERNEL_NOT_A_FRONTEND),
         *(S.KERNEL_NODE_ADDRESS, S.KERNEL_NO_NODE_PORT, S.KERNEL_SERVED, S.KERNEL_UNSERVED),
     )
     assert {each.kind for each in stated} <= kinds
+
+
+def _kernel_conclusion(of_objects: ExplainedPort) -> Statement:
+    """Return what rules alone tell about a Service port, by the endpoints that packets reach."""
+    outcomes = (outcome for each in _outcomes(of_objects).values() for outcome in each)
+    endpoints = {endpoint for outcome in outcomes for endpoint in outcome.endpoints}
+    if not of_objects.other_endpoints:
+        assert endpoints == {each.endpoint for each in of_objects.endpoints if each.is_used}
+    name, family = of_objects.port, of_objects.family
+    if not endpoints:
+        return state(S.KERNEL_UNSERVED, port=name, family=family)
+    return state(S.KERNEL_SERVED, port=name, family=family, count=len(endpoints))
+
+
+def _check_conclusion_of_ports(found: Explanation, of_objects: Explanation) -> None:
+    """Check that rules alone have the conclusions of their Service ports, and no other statement than objects have."""
+    about_ports = {S.KERNEL_SERVED.kind, S.KERNEL_UNSERVED.kind}
+    kinds = {each.kind for each in found.conclusion}
+    assert kinds - about_ports <= {each.kind for each in of_objects.conclusion}, found.what
+    stated = {each for each in found.conclusion if each.kind in about_ports}
+    conclusions = {port.conclusion for port in found.ports}
+    if kinds & {S.ALL_SERVED.kind, S.SOME_UNSERVED.kind}:
+        unserved = {each for each in conclusions if each.kind == S.KERNEL_UNSERVED.kind}
+        assert stated <= unserved, found.what
+        assert bool(stated) is bool(unserved) is (S.SOME_UNSERVED.kind in kinds), found.what
+    else:
+        assert stated == (set() if S.ENDPOINT.kind in kinds else conclusions), found.what
+    seen, of_both = (
+        [each for each in side.conclusion if each.kind == S.MASQUERADED.kind] for side in (found, of_objects)
+    )
+    assert seen == of_both, found.what
 
 
 def _is_in_rules(port: ExplainedPort, case: Case) -> bool:
@@ -268,14 +311,6 @@ def test_rules_of_the_kernel_are_compared_with_those_of_the_objects(explained: E
     unallocated = explain(parse_query("10.96.0.99"), explained.objects, rules)
     assert [each.kind for each in unallocated.kernel] == [S.KERNEL_HAS_NONE.kind]
     assert explained.clients.dial("outside", "10.96.0.99", 80, silent=True) == Silent()
-
-    only_ipv4 = kernel_rules({4: captured.rule_sets[4]}, captured.node_addresses)
-    missing = explain(parse_query(what), explained.objects, only_ipv4)
-    assert [each.kind for each in missing.kernel] == [S.KERNEL_NO_TABLE.kind]
-    address_of_it = explain(
-        parse_query("fd00:10:96::20"), kernel_source({4: captured.rule_sets[4]}, captured.node_addresses)
-    )
-    assert [each.kind for each in address_of_it.conclusion] == [S.KERNEL_NO_TABLE.kind]
 
 
 def _of_client(explained: Explained, what: str, client: str) -> Explanation:
@@ -386,3 +421,26 @@ def test_service_without_ports_is_dropped(node: Node, version: plan.Version) -> 
     ]
     assert {outcome.fate for outcome in found.outcomes} == {"dropped"}
     explained.clients.check(found.outcomes, address("cluster.99", version), 80, "TCP")
+
+
+def test_kernel_without_a_table_of_a_family(node: Node) -> None:
+    """Packets to an address that no Service has are not dropped any more: the server at it answers."""
+    explained = node.load(WITHOUT_NODE_PORTS)
+    own, unallocated = explained.runner.namespace, address("cluster.99", 6)
+    assert explained.clients.dial("outside", unallocated, 80, silent=True) == Silent()
+    own.run(["nft", "delete", "table", FAMILY_OF_VERSION[6].nft, TABLE])
+    try:
+        with own.entered():
+            live = read_live_knft()
+        rules = kernel_rules(live.rules, live.addresses)
+        for what, sentence in ((f"[{unallocated}]:80", S.KERNEL_NO_TABLE), ("10.96.0.99:80", S.KERNEL_EQUAL)):
+            found = explain(parse_query(what), explained.objects, rules)
+            assert [each.kind for each in found.kernel] == [sentence.kind]
+        served = explain(parse_query("served"), explained.objects, rules)
+        only_kernel = explain(parse_query(unallocated), kernel_source(live.rules, live.addresses))
+        for statements in (served.kernel, only_kernel.conclusion):
+            assert [each.text for each in statements] == ["the kernel has no IPv6 table of knft"]
+        assert isinstance(explained.clients.dial("outside", unallocated, 80), Answered)
+        assert explained.clients.dial("outside", address("cluster.99", 4), 80, silent=True) == Silent()
+    finally:
+        explained.runner.mode.apply(own, explained.runner.folder, WITHOUT_NODE_PORTS, earlier=False)
