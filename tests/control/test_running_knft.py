@@ -1,6 +1,7 @@
 """``knft status`` and ``knft history`` ask a real ``knft run`` with manifests, whose rules real packets meet."""
 
 import json
+import platform
 import threading
 import time
 from collections.abc import Iterator
@@ -11,11 +12,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from knft import __version__
 from knft.track.size_limits import MAX_SOURCE_RANGES
 from tests.control.daemon import REFUSED_ADDRESS, ControlledKnft
 from tests.support.kernel_harness import service, slices
 from tests.support.knft_command import KNFT, knft
 from tests.support.lab.namespace import Namespace
+from tests.support.nft_library_version import LIBRARY_VERSION
 from tests.support.terminal import on_terminal, without_colours
 from tests.support.waiting import TIMEOUT, wait_until
 
@@ -113,8 +116,14 @@ def test_status_of_a_ready_process(daemon: ControlledKnft) -> None:
     assert numbers(status) == {name: number + (2 if name == "endpoints" else 1) for name, number in before.items()}
     assert (status["problem"], status["node"], status["mode"]) == ("", "node-1", "nftables")
     assert (status["pid"], status["source"]["kind"]) == (daemon.process.pid, "manifests")
-    assert status["conntrack"]["maximum"] > 0
+    assert 0 <= status["conntrack"]["entries"] < status["conntrack"]["maximum"]
+    versions = (__version__, platform.python_version(), LIBRARY_VERSION, platform.release())
+    assert tuple(status[each] for each in ("knft", "python", "libnftables", "kernel")) == versions
     family = status["families"]["IPv4"]
+    assert 0 < family["last_sync_seconds"] < status["uptime"]
+    assert 0 <= family["last_sync_age"] < status["uptime"]
+    assert not family["last_sync_is_full"]
+    assert (family["services_pending"], family["endpoint_changes_pending"]) == (0, 0)
     assert (family["state"], family["pending_seconds"], family["sync_error"]) == ("in force", None, "")
     assert family["elements"] == daemon_elements(daemon)
     text = knft(daemon.namespace, "status").stdout
