@@ -1,7 +1,7 @@
 """Connects from the clients of an explanation, and compares the result with the outcomes that it states."""
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import cast
 
 from knft.explain.explanation import ExplainedFrontend, ExplainedPort
@@ -15,7 +15,12 @@ from tests.support.lab.traffic import dial
 from tests.support.packets.scenario_runner import MAX_ATTEMPTS, MIN_ATTEMPTS, SILENCE
 from tests.support.waiting import TIMEOUT
 
-_HOSTS = {"outside": ("outside",), "pod": ("local-4",), "node": (plan.NODE.host,)}
+_HOSTS = {
+    "outside": ("outside",),
+    "pod": ("local-4",),
+    "any": ("outside", "local-4"),
+    "node": (plan.NODE.host,),
+}
 """The hosts that are clients of each kind; no endpoint, so that none connects to itself."""
 
 
@@ -36,6 +41,10 @@ class Clients:
         timeout = SILENCE if silent else TIMEOUT
         return dial(self._lab.host(client), address, port, protocol, source=source, timeout=timeout)
 
+    def has_checked(self, reason: str) -> bool:
+        """Whether packets were sent for an outcome with that reason in its text."""
+        return any(isinstance(outcome, ClientOutcome) and reason in outcome.text for outcome, *_ in self._checked)
+
     def check(self, outcomes: Iterable[ClientOutcome], address: str, port: int, protocol: Protocol) -> int:
         """Connect from a client of each kind, and compare; return for how many outcomes.
 
@@ -43,29 +52,29 @@ class Clients:
         """
         sent = 0
         for outcome in outcomes:
-            client, source = self._client(outcome, address)
-            if client is None:
+            clients = list(self._clients(outcome, address))
+            if not clients:
                 self.outcomes_without_client.add((outcome.client, outcome.which))
                 continue
             sent += 1
             key = (outcome, address, port, protocol)
             if key not in self._checked:
                 self._checked.add(key)
-                self._check(client, source, outcome, (address, port, cast(LabProtocol, NFT_PROTOCOLS[protocol])))
+                for client, source in clients:
+                    self._check(client, source, outcome, (address, port, cast(LabProtocol, NFT_PROTOCOLS[protocol])))
         return sent
 
-    def _client(self, outcome: ClientOutcome, address: str) -> tuple[Host | None, str | None]:
-        """Return a host with an address that the outcome is for, and that address; None if the lab has none."""
+    def _clients(self, outcome: ClientOutcome, address: str) -> Iterator[tuple[Host, str | None]]:
+        """Yield hosts that the outcome is for, one of each kind, and an address of each; None is its own address."""
         version = _version(address)
         for name in _HOSTS[outcome.client]:
             host = self._lab.host(name)
             own = [host.address(version), *([plan.SECOND_OUTSIDE.of(version)] if name == "outside" else [])]
-            for source in own:
-                if name == plan.NODE.host:
-                    return host, None
-                if any(_is_in(source, pair) for pair in outcome.sources):
-                    return host, source
-        return None, None
+            fitting = [source for source in own if any(_is_in(source, pair) for pair in outcome.sources)]
+            if name == plan.NODE.host:
+                yield host, None
+            elif fitting:
+                yield host, fitting[0]
 
     def _check(
         self, client: Host, source: str | None, outcome: ClientOutcome, target: tuple[str, int, LabProtocol]

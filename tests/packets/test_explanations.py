@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec import structs
 
 from knft.cli.commands import cli
 from knft.cli.manifests import read_manifests
@@ -89,6 +90,20 @@ def _service(name: str, **spec: Any) -> dict[str, Any]:
 WHOLE = Scenario(SCENARIO.title, [*SCENARIO.objects, *_large_objects()], ())
 
 
+REASONS = (
+    "no endpoints",
+    "no local endpoints, externalTrafficPolicy Local",
+    "no local endpoints, internalTrafficPolicy Local",
+    "no Service has this cluster IP",
+    "the cluster IP has no such port",
+    "the source is not in loadBalancerSourceRanges",
+    "externalTrafficPolicy Cluster",
+    "from outside the pod range",
+    "from the node itself, to which externalTrafficPolicy Local does not apply",
+)
+"""Why knft's rules reject, drop or masquerade packets, with the default flags. Packets in state INVALID have their own
+test (``test_invalid_packets.py``), and so do endpoints that connect to themselves (``Clients.reaches_itself``)."""
+
 WITHOUT_CONNECTIONS = frozenset({"default/serve"})
 """The questions without a frontend and without an address."""
 
@@ -158,6 +173,37 @@ def test_packets_agree_with_every_sentence(explained: Explained, version: plan.V
             _check_direct(explained, packet, version)
         assert sent or case.packets or case.what in WITHOUT_CONNECTIONS, case.what
     assert explained.clients.outcomes_without_client == set()
+    assert {reason for reason in REASONS if not explained.clients.has_checked(reason)} == set()
+
+
+CONFIGURATIONS = {
+    "pods are not known": (("--cluster-cidr=",), {"any", "node"}, {"externalTrafficPolicy Cluster"}),
+    "everything is masqueraded": (
+        ("--masquerade-all",),
+        {"any", "node"},
+        {"externalTrafficPolicy Cluster", "--masquerade-all applies to all traffic to cluster IPs"},
+    ),
+    "pods have an interface": (
+        ("--detect-local-mode=InterfaceNamePrefix", "--pod-interface-name-prefix=cn"),
+        {"outside", "pod", "node"},
+        {"externalTrafficPolicy Cluster", "not from a pod's interface"},
+    ),
+}
+"""Flags, the kinds of clients that an explanation then has, and reasons for masqueraded connections."""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_clients_and_reasons_of_other_configurations(node: Node, name: str, version: plan.Version) -> None:
+    flags, kinds, reasons = CONFIGURATIONS[name]
+    explained = node.load(structs.replace(WITHOUT_NODE_PORTS, title=name, flags=flags))
+    (port,) = (
+        each for each in explained.explain("served", version).ports if each.family == FAMILY_OF_VERSION[version].value
+    )
+    assert _check_port(explained, port)
+    outcomes = [each for frontend in port.frontends for each in frontend.outcomes]
+    assert {each.client for each in outcomes} == kinds
+    assert {reason for reason in reasons if not explained.clients.has_checked(reason)} == set()
 
 
 def _uses(found: Explanation, version: plan.Version) -> dict[str, tuple[str, ...]]:
