@@ -33,7 +33,8 @@ def check_comparison(found: Report | Unread, command: str, *, lacks_cluster_cidr
         text = f"{_services(undecided)} reach rules that knft cannot interpret"
         yield Finding("warning", text, f"`{command}` prints these rules")
     if found.nothing_compared_reason and not (unexpected or undecided):
-        yield Finding("not checked", f"nothing was compared: {found.nothing_compared_reason}")
+        text = f"nothing was compared: {found.nothing_compared_reason}"
+        yield Finding("not checked", text, "capture the objects and the rules of this cluster again, and compare them")
     elif found.result == "equal":
         more = f"; {expected} kinds of packets differ as expected between the modes" if expected else ""
         remedy = f"`{command}` prints the expected differences" if expected else ""

@@ -8,13 +8,15 @@ from knft.preflight.report import Finding, not_checked
 
 _TESTED_KERNEL = (6, 1)
 _OLDEST_LIBRARY = (1, 0, 6)
+_READ_LIBNFTABLES = "do what point libnftables says, and run the command again"
 _NUMBERS = re.compile(r"(?<![\d.])\d{1,9}(?:\.\d{1,9}){1,3}")
 
 
 def check_kernel(host: HostFacts) -> Iterator[Finding]:
     """Yield whether the kernel has what knft needs."""
     if isinstance(host.libnftables, Unread):
-        yield Finding("not checked", f"features of Linux {host.kernel}: libnftables cannot be used")
+        text = f"features of Linux {host.kernel}: libnftables cannot be used"
+        yield Finding("not checked", text, _READ_LIBNFTABLES)
     elif isinstance(host.unsupported, Unread):
         yield not_checked(f"features of Linux {host.kernel}", host.unsupported)
     elif host.unsupported:
@@ -51,7 +53,7 @@ def check_nft(host: HostFacts) -> Iterator[Finding]:
     elif host.nft_version is None:
         yield Finding("ok", "there is no nft on this machine")
     elif isinstance(host.libnftables, Unread):
-        yield Finding("not checked", "the version of knft's libnftables is unknown")
+        yield Finding("not checked", "the version of knft's libnftables is unknown", _READ_LIBNFTABLES)
     else:
         yield _compared_versions(host.nft_version, host.libnftables)
 
@@ -59,7 +61,8 @@ def check_nft(host: HostFacts) -> Iterator[Finding]:
 def _compared_versions(nft_output: str, library: str) -> Finding:
     found = _NUMBERS.search(nft_output)
     if found is None:
-        return Finding("not checked", f"nft reports no version: {nft_output.strip()}")
+        text = f"nft reports no version: {nft_output.strip()}"
+        return Finding("not checked", text, "compare the versions that `nft --version` and `knft version` print")
     nft = found[0]
     same = "use the same version for both: that of the distribution, or the image of knft that has it"
     if _version(nft) < _version(library):

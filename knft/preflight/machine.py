@@ -47,7 +47,11 @@ Value = TypeVar("Value")
 
 NO_OBJECTS = Unread("no objects were given", "name objects with -f, or the API server with --kubeconfig", failed=False)
 _INVALID = Unread("the configuration is invalid", "correct it first", failed=False)
-_NO_RULES = Unread("there are no rules of kube-proxy or knft to compare with", "", failed=False)
+_NO_RULES = Unread(
+    "there are no rules of kube-proxy or knft to compare with",
+    "run the command while one of them runs here",
+    failed=False,
+)
 
 
 class Inputs(Struct, frozen=True):

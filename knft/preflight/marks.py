@@ -112,7 +112,8 @@ def _other_bit_of_kube_proxy(saved: Mapping[str, SavedRules], bit: int) -> Itera
 
 def _unread(rules: RuleFacts, mark: str) -> Iterator[Finding]:
     if rules.errors or not rules.saved:
-        yield Finding("not checked", "not all rules of iptables were read: see kube-proxy")
+        remedy = "do what point kube-proxy says about them, and run the command again"
+        yield Finding("not checked", "not all rules of iptables were read: see kube-proxy", remedy)
     if isinstance(rules.mark_routes, Unread):
         yield not_checked("routing policy rules", rules.mark_routes)
     if isinstance(rules.unread_tables, Unread):

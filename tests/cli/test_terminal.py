@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.knft_command import KNFT
+from tests.support.knft_command import KNFT, sync_once
+from tests.support.lab.namespace import Namespace
 from tests.support.terminal import on_terminal, without_colours
 from tests.support.traced_cluster import FLAGS, write_manifests
 
@@ -56,3 +57,27 @@ def test_versions_are_folded_on_a_terminal_only() -> None:
     narrow = on_terminal(command, 40)
     assert narrow.split() == piped.split()
     assert len(narrow.splitlines()) > len(piped.splitlines())
+
+
+@pytest.mark.parametrize("command", ["render", "completion"])
+def test_output_for_programs_is_not_folded(command: str, tmp_path: Path) -> None:
+    flags = ("-f", str(write_manifests(tmp_path)), *FLAGS) if command == "render" else ("bash",)
+    argv = [*KNFT, command, *flags]
+    piped = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert max(map(len, piped.splitlines())) > 80
+    assert on_terminal(argv, 80) == piped
+
+
+@pytest.mark.kernel
+def test_steps_of_a_cleanup_are_folded_on_a_terminal_only(tmp_path: Path) -> None:
+    namespace = Namespace.create("cleanup")
+    try:
+        sync_once(namespace, write_manifests(tmp_path).parent)
+        command = [*KNFT, "cleanup", "--dry-run"]
+        piped = namespace.run(command).stdout
+        with namespace.entered():
+            narrow = on_terminal(command, 40)
+    finally:
+        namespace.close()
+    assert narrow.split() == piped.split()
+    assert max(map(len, narrow.splitlines())) <= 40 < max(map(len, piped.splitlines()))
