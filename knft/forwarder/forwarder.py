@@ -102,32 +102,33 @@ class Forwarder:
         """Keep the process running until ``stop`` or ``close``. Needs its own thread."""
         while self._wait_for_port():
             started = self._clock()
-            problem, consequence = self._run_process()
+            problem, has_served = self._run_process()
             if self._is_closed or stop.is_set():
                 return
             self.problem = f"the process that serves NodePorts on loopback addresses {problem}"
             delay = self._delay.after(self._clock() - started)
-            log.error("%s; %sanother is started in %g s", self.problem, consequence, delay)
+            ended = "its connections have ended, and " if has_served else ""
+            log.error("%s; %sanother is started in %g s", self.problem, ended, delay)
             self._forget_report()
             if stop.wait(delay):
                 return
 
-    def _run_process(self) -> tuple[str, str]:
+    def _run_process(self) -> tuple[str, bool]:
         """Start a process and serve with it until it ends or the forwarder is closed.
 
-        Return why it has ended, and what became of its connections.
+        Return why it has ended, and whether it has served.
         """
         try:
             process = _Process(self._receive, self._wake)
         except OSError as error:
-            return f"cannot be started: {error}", ""
+            return f"cannot be started: {error}", False
         self._process = process
         try:
             self._serve(process)
         finally:
             self._process = None
             process.close()
-        return process.ending, "its connections have ended, and " if process.reports else ""
+        return process.ending, process.reports > 0
 
     def close(self) -> None:
         """End the process, and ``run``."""
