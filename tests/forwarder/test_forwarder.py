@@ -80,6 +80,11 @@ class Served:
         client.connect((LOOPBACK_ADDRESSES[self.family], self.port))
         return client
 
+    def expect_reset(self) -> None:
+        """Connect; the reset may arrive before ``connect`` returns."""
+        with pytest.raises(ConnectionResetError):
+            self.connect().recv(1)
+
     def is_refused(self) -> bool:
         """Whether nothing listens at the port."""
         with socket.socket(FAMILIES[self.family]) as client:
@@ -187,9 +192,7 @@ def test_endpoint_that_refuses_resets_the_client(served: Served) -> None:
     endpoint = served.endpoint()
     endpoint.socket.close()
     served.serve(endpoint)
-    client = served.connect()
-    with pytest.raises(ConnectionResetError):
-        client.recv(1)
+    served.expect_reset()
 
 
 def test_new_connections_use_the_changed_endpoints(served: Served) -> None:
@@ -389,9 +392,7 @@ def test_connections_beyond_the_limit_are_reset(served: Served, caplog: pytest.L
     assert pid is not None
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (64 + 1 + 2, 1024))
     client, backend = served.connect(), endpoint.accept()
-    refused = served.connect()
-    with pytest.raises(ConnectionResetError):
-        refused.recv(1)
+    served.expect_reset()
     client.sendall(b"still here")
     assert backend.recv(64) == b"still here"
     served.forwarder.update(served.family, {served.port: ForwardedPort("default/web:http", (endpoint.target,), 1)})
