@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from knft.apiserver import events
 from knft.apiserver.api_client import ApiClient
@@ -31,6 +31,9 @@ from knft.source.reminders import Reminders
 from knft.source.scan_result import ScanResult
 from knft.sync.daemon import Daemon
 from knft.sync.lasting_problems import log_ended
+
+if TYPE_CHECKING:
+    from knft.control.objects import PodPage
 
 log = logging.getLogger("knft")
 
@@ -59,6 +62,12 @@ class ObjectFeed(Protocol):
 
     def outages(self) -> tuple[ServerOutage, ...]:
         """Return what ``knft history`` prints about the source. Any thread may call it."""
+
+    def list_pods(self, service: NamespacedName, token: str) -> "PodPage":
+        """Return a page of the pods of a Service's endpoints, for ``knft explain``; ``token`` is that of the last page.
+
+        Any thread may call it, and it may block; raises ApiServerError if the API server does not answer.
+        """
 
     def is_eligible(self) -> bool:
         """Tell whether load balancers should send new connections to this node."""
@@ -176,6 +185,12 @@ class ManifestFeed:
         """Return nothing: a directory of manifests has no API server."""
         return ()
 
+    def list_pods(self, service: NamespacedName, token: str) -> "PodPage":  # noqa: ARG002 - of the protocol
+        """Return nothing: to read all manifests again would take too long; ``knft explain -f`` reads them."""
+        from knft.control.objects import PodPage  # noqa: PLC0415 - few processes are ever asked
+
+        return PodPage()
+
     def is_eligible(self) -> bool:
         """Return True: a directory of manifests has no Node that tells about eligibility."""
         return True
@@ -286,6 +301,12 @@ class ApiServerFeed:
     def outages(self) -> tuple[ServerOutage, ...]:
         """Return when the server or a resource could not be watched, and why."""
         return self._source.outages() if self._source is not None else ()
+
+    def list_pods(self, service: NamespacedName, token: str) -> "PodPage":
+        """Request a page of the pods of a Service's endpoints."""
+        from knft.apiserver.endpoint_pods import list_pods  # noqa: PLC0415 - few processes are ever asked
+
+        return list_pods(self._client, service, token)
 
     def is_eligible(self) -> bool:
         """Return whether the Node exists and is not being removed."""

@@ -259,7 +259,7 @@ def _run_until_stopped(
     monitoring.register_counters(daemon, library, lambda: log_writer.dropped_lines)
     source.register_metrics(monitoring.metrics)
     if lock is not None:
-        monitoring.serve_commands(lock.port_id, daemon, source.status, source.outages, forwarders)
+        monitoring.serve_commands(lock.port_id, daemon, source, forwarders)
     monitoring.start()
     if service_manager is not None:
         service_manager.start(health, shutdown)

@@ -18,6 +18,7 @@ from knft.control.objects import NodeObjects
 from knft.errors import CaptureError, KernelError, UnsupportedError
 from knft.explain.explain import explain
 from knft.explain.explanation import Explanation
+from knft.explain.pods import with_pods
 from knft.explain.query import AddressQuery, Query
 from knft.explain.related import ClaimIndex, related_services
 from knft.explain.sentences import Sentence, Statement, state
@@ -145,14 +146,18 @@ class RunningExplainer:
     def explain(self, query: Query) -> Explanation:
         """Explain a query; raise ControlError if the running knft does not answer."""
         if self._read_rules is None:
-            return _explained(query, read_objects(query, self._reader, None), None)
+            return self._without_kernel(query)
         try:
-            return self._add_entries(*self._compared(query, self._read_rules))
+            found, kernel = self._compared(query, self._read_rules)
+            return self._add_entries(with_pods(found, self._reader.pods), kernel)
         except (CaptureError, KernelError, UnsupportedError) as error:
             if self._requires_kernel:
                 raise
-            found = _explained(query, read_objects(query, self._reader, None), None)
+            found = self._without_kernel(query)
             return replace(found, kernel=(state(Sentence.KERNEL_UNREAD, error=error),))
+
+    def _without_kernel(self, query: Query) -> Explanation:
+        return with_pods(_explained(query, read_objects(query, self._reader, None), None), self._reader.pods)
 
     def _compared(
         self,

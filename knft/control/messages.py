@@ -10,6 +10,8 @@ AUDIT_PATH, AUDITS_PATH = "/audit", "/audits"
 """The path that requests an audit, and the path that only tells how many have ended."""
 OBJECTS_PATH = "/objects/"
 """The beginning of the paths in ``knft.control.objects``."""
+PODS_PATH = f"{OBJECTS_PATH}pods/"
+"""The beginning of the paths for which knft asks the API server."""
 MAX_NAMED = 20
 """The most Services that a list of an answer names; the counts include all."""
 

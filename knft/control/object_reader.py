@@ -8,15 +8,18 @@ from knft.control.objects import (
     FIRST,
     NODE_PATH,
     NodeObjects,
+    PodPage,
     ServicePiece,
     ServiceSlices,
     SlicePiece,
+    pods_path,
     service_path,
     services_path,
     slices_path,
 )
 from knft.errors import ControlError
 from knft.families import Family
+from knft.model.endpoint_pod import EndpointPod
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, Service
 
@@ -76,3 +79,19 @@ class ObjectReader:
             after = piece.after
             if not after:
                 return ServiceSlices(tuple(found), "", piece.quarantined)
+
+    def pods(self, service: NamespacedName) -> tuple[EndpointPod, ...]:
+        """Return the pods of a Service's endpoints; the running knft requests them from the API server.
+
+        Nothing is returned if its objects come from manifests. Raises ControlError if the API server does not answer.
+        """
+        found: list[EndpointPod] = []
+        token = ""
+        while True:
+            page = decode(self._ask(pods_path(service, token)), PodPage)
+            if page.problem:
+                raise ControlError(page.problem)
+            found += page.pods
+            token = page.token
+            if not token:
+                return tuple(found)

@@ -3,11 +3,14 @@
 Objects have the form of the Kubernetes API, with the fields that knft reads (docs/design/control-socket.md#objects).
 """
 
+from urllib.parse import quote
+
 from msgspec import Struct
 
 from knft.config import Config
-from knft.control.messages import OBJECTS_PATH
+from knft.control.messages import OBJECTS_PATH, PODS_PATH
 from knft.families import Family
+from knft.model.endpoint_pod import EndpointPod
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, Node, Service, ServiceCIDR
 
@@ -29,6 +32,11 @@ def slices_path(family: Family, position: str = FIRST) -> str:
 def service_path(service: NamespacedName, after: str = "") -> str:
     """Return the path of a Service's slices whose names sort after ``after``; the answer is ``ServiceSlices``."""
     return f"{OBJECTS_PATH}services/{service.namespace}/{service.name}/{after}"
+
+
+def pods_path(service: NamespacedName, token: str = "") -> str:
+    """Return the path of the pods of a Service's endpoints; the answer is a ``PodPage``, ``token`` that of the last."""
+    return f"{PODS_PATH}{service.namespace}/{service.name}/{quote(token, safe='')}"
 
 
 class FamilySync(Struct, frozen=True):
@@ -83,3 +91,14 @@ class ServiceSlices(Struct, frozen=True):
     slices: tuple[EndpointSlice, ...]
     after: str
     quarantined: dict[str, str]
+
+
+class PodPage(Struct, frozen=True):
+    """The pods of some endpoints of a Service, which knft has requested from the API server for this answer.
+
+    ``token`` requests the next page, and is "" in the last one. ``problem`` is why there is none, "" without a problem.
+    """
+
+    pods: tuple[EndpointPod, ...] = ()
+    token: str = ""
+    problem: str = ""

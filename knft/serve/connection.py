@@ -6,7 +6,9 @@ Connections share one thread, and a pool that limits them.
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
+from typing import TypeVar
 
 from knft.memory_errors import exit_if_out_of_memory
 from knft.serve.connection_pool import ConnectionPool
@@ -27,9 +29,11 @@ MAX_HEAD_BYTES = 16 * 1024
 MAX_IGNORED_BYTES = 256 * 1024
 """The connection is aborted when the client sends more than this after its request."""
 REQUEST_SECONDS = 10.0
-"""Timeout for receiving the request, and again for the client to read the response."""
+"""Timeout for receiving the request, again for a response that comes later, and again for the client to read it."""
 
-Handler = Callable[[Request], Response]
+Handler = Callable[[Request], "Response | asyncio.Future[Response]"]
+"""Returns the response to a request, or a future of the loop that gets it within ``REQUEST_SECONDS``."""
+_Made = TypeVar("_Made")
 
 
 class Connection(asyncio.Protocol):
@@ -45,7 +49,8 @@ class Connection(asyncio.Protocol):
         self.held_bytes = 0
         self._head = bytearray()
         self._ignored_bytes = 0
-        self._has_responded = False
+        self._has_request = False
+        self._response: asyncio.Future[Response] | None = None
         self._transport: asyncio.Transport
         self._timeout: asyncio.TimerHandle
 
@@ -68,11 +73,13 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, _error: Exception | None) -> None:
         """Release what the connection holds."""
         self._timeout.cancel()
+        if self._response is not None:
+            self._response.cancel()
         self._pool.remove(self)
 
     def data_received(self, data: bytes) -> None:
         """Collect the head of the request; respond when it is complete."""
-        if self._has_responded:
+        if self._has_request:
             # Closing a socket with unread data sends a reset, and the client could lose the response.
             self._ignored_bytes += len(data)
             if self._ignored_bytes > MAX_IGNORED_BYTES:
@@ -89,23 +96,41 @@ class Connection(asyncio.Protocol):
             self._pool.hold_bytes(self, len(self._head))
 
     def _respond(self, head: bytes) -> None:
-        request = Request("GET", "")
         try:
             request = parse_request(head)
-            response = self._handler(request)
         except BadRequestError as error:
-            response = status_response(error.status)
+            self._send(Request("GET", ""), status_response(error.status))
+            return
+        response = self._made(request, lambda: self._handler(request))
+        if isinstance(response, Response):
+            self._send(request, response)
+            return
+        self._end_request()
+        self._response = response
+        response.add_done_callback(partial(self._send_result, request))
+
+    def _made(self, request: Request, make: Callable[[], _Made]) -> "_Made | Response":
+        """Return what ``make`` returns, or the response to a request that ends in an error of knft."""
+        try:
+            return make()
         except Exception as error:
             exit_if_out_of_memory(error)
             log.exception("%s: unexpected error while serving %r; please report this", self._name, request.path)
-            response = status_response(HTTPStatus.INTERNAL_SERVER_ERROR)
-        self._send(request, response)
+            return status_response(HTTPStatus.INTERNAL_SERVER_ERROR)
 
-    def _send(self, request: Request, response: Response) -> None:
-        self._has_responded = True
+    def _send_result(self, request: Request, response: "asyncio.Future[Response]") -> None:
+        if not response.cancelled():
+            self._send(request, self._made(request, response.result))
+
+    def _end_request(self) -> None:
+        """Ignore what the client sends from now on, and start the next timeout."""
+        self._has_request = True
         self._head.clear()
         self._timeout.cancel()
         self._timeout = self._start_timeout()
+
+    def _send(self, request: Request, response: Response) -> None:
+        self._end_request()
         self._transport.write(encode(response, self._clock().unix_seconds, with_body=request.method != "HEAD"))
         self._transport.write_eof()
         self._pool.hold_bytes(self, self._transport.get_write_buffer_size())

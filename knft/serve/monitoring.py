@@ -2,40 +2,24 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from http import HTTPStatus
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-import msgspec
-from msgspec import Struct, structs
-
 from knft.config import Config
 from knft.configuration.settings import Settings
-from knft.control.messages import (
-    AUDIT_PATH,
-    AUDITS_PATH,
-    COUNTERS_PATH,
-    HISTORY_PATH,
-    OBJECTS_PATH,
-    STATUS_PATH,
-    Audits,
-    ServerOutage,
-    SourceStatus,
-    entry_time,
-)
 from knft.families import Family
 from knft.kernel.process import WorkerProcess
+from knft.serve.command_pages import CommandPages, CommandSource
 from knft.serve.control_server import ControlServer
 from knft.serve.events import EventReporter, OnEvent, node_event
 from knft.serve.history import ChangeHistory
-from knft.serve.http_message import JSON, Request, Response
 from knft.serve.http_server import HttpServer
 from knft.serve.http_thread import HttpThread
 from knft.serve.kernel_counters import KernelCounters, PacketCounts
 from knft.serve.last_syncs import LastSyncs
 from knft.serve.metrics import Metrics, ScrapeCollector
 from knft.serve.metrics_observer import MetricsObserver, read_scrape_values
-from knft.serve.pages import MetricsSource, ProcessInfo, Router, health_router, metrics_router
+from knft.serve.pages import MetricsSource, ProcessInfo, health_router, metrics_router
 from knft.serve.proxy_health import ProxyHealth
 from knft.serve.service_health import ServiceHealth
 from knft.serve.sockets import split_address
@@ -140,13 +124,11 @@ class Monitoring:
         self,
         port_id: int,
         daemon: Daemon,
-        source: Callable[[], SourceStatus],
-        outages: Callable[[], tuple[ServerOutage, ...]],
+        source: CommandSource,
         forwarders: "Mapping[Family, Forwarder]" = MappingProxyType({}),
     ) -> None:
         """Answer commands such as ``knft status``; ``port_id`` is that of the instance lock's socket.
 
-        ``source`` returns where the objects come from, and ``outages`` when the API server could not be watched.
         ``forwarders`` serve NodePorts on loopback addresses, in the families in which that is enabled.
         """
 
@@ -160,42 +142,19 @@ class Monitoring:
                 daemon,
                 self.health,
                 self.last_syncs,
-                source,
+                source.status,
                 forwarders,
             )
 
-        def status() -> Response:
-            from knft.serve.status import read_status  # noqa: PLC0415 - few processes are ever asked
-
-            return _answer(read_status(status_sources()))
-
-        def history() -> Response:
-            found = self.history.read()
-            entries = tuple(sorted((*found.entries, *outages()), key=entry_time))
-            return _answer(structs.replace(found, entries=entries, node=self._config.node_name))
-
-        def counters() -> Response:
-            counted = self.sync_totals.read(self.kernel_counters.services)
-            return _answer(structs.replace(counted, node=self._config.node_name))
-
-        pages = Router(
-            {
-                STATUS_PATH: status,
-                HISTORY_PATH: history,
-                COUNTERS_PATH: counters,
-                AUDIT_PATH: lambda: _answer(Audits(daemon.audits.ended, daemon.audits.request())),
-                AUDITS_PATH: lambda: _answer(Audits(daemon.audits.ended)),
-            }
+        pages = CommandPages(
+            self._config,
+            source,
+            status_sources,
+            history=self.history.read,
+            counters=lambda: self.sync_totals.read(self.kernel_counters.services),
+            audits=daemon.audits,
         )
-
-        def respond(request: Request) -> Response:
-            if request.method != "GET" or not request.path.startswith(OBJECTS_PATH):
-                return pages(request)
-            from knft.serve.objects import read_objects  # noqa: PLC0415 - few processes are ever asked
-
-            return read_objects(request.path, self._config, status_sources())
-
-        self._thread.call_soon(ControlServer(self._thread, port_id, respond).start)
+        self._thread.call_soon(ControlServer(self._thread, port_id, pages.respond).start)
 
     def start(self) -> None:
         """Start the HTTP thread; report ports that are in use to the callbacks."""
@@ -206,10 +165,6 @@ class Monitoring:
     def stop(self) -> None:
         """Release every port; does nothing if stopped already."""
         self._thread.stop()
-
-
-def _answer(found: Struct) -> Response:
-    return Response(HTTPStatus.OK, msgspec.json.encode(found), JSON)
 
 
 def _service_counters(clock: Clock) -> "ServiceCounters":

@@ -5,9 +5,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
+import msgspec
+
 from knft.config import Config
-from knft.control.messages import SourceStatus
+from knft.control.messages import PODS_PATH, SourceStatus
 from knft.control.object_reader import ObjectReader
+from knft.control.objects import PodPage
 from knft.families import Family
 from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, KubeObject, ObjectChange
@@ -73,6 +76,8 @@ class ReadableDaemon:
         return read_objects(path, self.config, self._sources)
 
     def _ask(self, path: str) -> bytes:
+        if path.startswith(PODS_PATH):
+            return msgspec.json.encode(PodPage())  # As if the objects came from manifests.
         self.paths.append(path)
         response = self.respond(path)
         assert response.status == 200, path

@@ -1,9 +1,11 @@
 """The shop in a running knft that is behind: it does not watch EndpointSlices, and its last sync failed."""
 
 import json
+from typing import Any
 
 from msgspec.structs import replace
 
+from knft.apiserver.endpoint_pods import decode_pods
 from knft.comparison.captures import Rules
 from knft.comparison.rendered import knft_rules
 from knft.comparison.running import RunningExplainer
@@ -13,6 +15,8 @@ from knft.errors import UnavailableError
 from knft.explain.explanation import Explanation
 from knft.explain.query import parse_query
 from knft.families import Family
+from knft.model.endpoint_pod import EndpointPod
+from knft.model.names import NamespacedName
 from knft.model.objects import EndpointSlice, ObjectChange
 from knft.nft.transaction import Transaction
 from knft.source.decode import decode
@@ -28,6 +32,16 @@ class _Reader(ObjectReader):
 
     def node(self) -> NodeObjects:
         return replace(super().node(), pid=4321, unwatched_since={"endpointslices": _UNWATCHED_SINCE})
+
+    def pods(self, service: NamespacedName) -> tuple[EndpointPod, ...]:
+        label = {"kubernetes.io/service-name": service.name}
+        slices: list[Any] = [item for item in OBJECTS if item["kind"] == "EndpointSlice"]
+        items = [
+            item
+            for item in slices
+            if (item["metadata"]["namespace"], item["metadata"]["labels"]) == (service.namespace, label)
+        ]
+        return decode_pods(json.dumps({"metadata": {}, "items": items}).encode()).pods
 
 
 def explain_running_shop(what: str) -> Explanation:

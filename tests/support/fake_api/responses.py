@@ -1,5 +1,6 @@
 """Requests to the fake API server, and responses that tests queue instead of the usual ones."""
 
+import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ TEST_TIMEOUT = 20.0
 """Seconds after which a test gives up."""
 
 RequestKind = Literal["list", "stream", "watch", "post", "other"]
+_NAMESPACE = re.compile("/namespaces/([^/]+)/")
 _COLLECTIONS = {
     "/api/v1/services": "services",
     "/api/v1/nodes": "nodes",
@@ -33,7 +35,13 @@ class ReceivedRequest(NamedTuple):
 
     @property
     def collection(self) -> str:
-        return _COLLECTIONS.get(self.path, "")
+        return _COLLECTIONS.get(_NAMESPACE.sub("/", self.path), "")
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the requested objects, "" for all."""
+        found = _NAMESPACE.search(self.path)
+        return found[1] if found else ""
 
     @property
     def kind(self) -> RequestKind:

@@ -307,13 +307,19 @@ def _status(code: int, message: str, reason: str) -> Object:
 
 
 def _selector(request: ReceivedRequest) -> Callable[[Object], bool]:
-    """Return the selector of a request: labels that must be absent, and one field."""
-    absent = [part[1:] for part in request.query.get("labelSelector", "").split(",") if part.startswith("!")]
+    """Return the selector of a request: its namespace, labels that must be absent or have a value, and one field."""
+    parts = request.query.get("labelSelector", "").split(",")
+    absent = [part[1:] for part in parts if part.startswith("!")]
+    required = [(name, value) for name, is_equal, value in (part.partition("=") for part in parts) if is_equal]
     field = request.query.get("fieldSelector", "")
 
     def wanted(found: Object) -> bool:
         labels = found["metadata"].get("labels") or {}
         if any(label in labels for label in absent):
+            return False
+        if any(labels.get(name) != value for name, value in required):
+            return False
+        if request.namespace and found["metadata"].get("namespace") != request.namespace:
             return False
         if field == "spec.clusterIP!=None":
             return bool(found["spec"].get("clusterIP") != "None")
