@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from tests.support.lab.traffic import dial
 from tests.support.packets.many_clients import HTTP, PODS, STICKY, BackgroundDials, OutsideClients, clients
 from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
 from tests.support.scenario import VERSIONS, address
+from tests.support.traced_cluster import ends, trace
 
 pytestmark = [
     pytest.mark.kernel,
@@ -70,10 +72,39 @@ def test_maglev_hashes_the_source_port(node: ProgrammedNode, version: plan.Versi
         assert set(servers.values()) == set(PODS)
 
 
+def test_trace_names_the_endpoint_of_a_source_port(
+    node: ProgrammedNode, version: plan.Version, protocol: Protocol, tmp_path: Path
+) -> None:
+    """``knft trace --from-port`` names the endpoint that a packet with the same source address and port reaches."""
+    node.apply([hashed("maglev"), SLICE])
+    client, capture = clients(version, 1)[0], tmp_path / "nft.json"
+    capture.write_text(node.namespace.run(["nft", "-j", "list", "ruleset"]).stdout)
+    flags = ("--nft-json", str(capture), "--local-address", address("node", version), "--from", client)
+    for name, port in FRONTENDS[:2]:
+        target = (address(name, version), port, protocol)
+        to = f"{_socket_text(target[0], port)}/{protocol}"
+        reached, traced = dict[int, str](), dict[int, str]()
+        for source_port in range(21000, 21008):
+            outcome = _dial(node, target, client, source_port)
+            reached[source_port] = _socket_text(outcome.address, outcome.port)
+            (end,) = ends(trace(*flags, "--from-port", str(source_port), "--to", to))
+            traced[source_port] = end["endpoint"]
+        assert traced == reached
+        assert len(set(traced.values())) == len(PODS)
+
+
+def _socket_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _server(node: ProgrammedNode, target: tuple[str, int, Protocol], source: str, source_port: int) -> str:
+    return _dial(node, target, source, source_port).server
+
+
+def _dial(node: ProgrammedNode, target: tuple[str, int, Protocol], source: str, source_port: int) -> Answered:
     outcome = dial(node.lab.host("outside"), *target, source=source, source_port=source_port)
     assert isinstance(outcome, Answered), outcome
-    return outcome.server
+    return outcome
 
 
 def test_policy_local_hashes_to_endpoints_of_this_node(
