@@ -6,18 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from knft.interpret.jhash import hash_slot
 from knft.render.hashing import SEED
 from knft.render.maglev import maglev_table, table_size
 from tests.support.families import addresses
+from tests.support.kernel_harness import CONFIG
 from tests.support.lab import plan
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.outcomes import Answered, Protocol
 from tests.support.lab.traffic import dial
 from tests.support.packets.many_clients import HTTP, PODS, STICKY, BackgroundDials, OutsideClients, clients
 from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
-from tests.support.scenario import VERSIONS, address
+from tests.support.scenario import DEFAULT_NODE, VERSIONS, address
 from tests.support.traced_cluster import ends, trace
 
 pytestmark = [
@@ -28,6 +30,11 @@ pytestmark = [
 
 FRONTENDS = (("cluster.50", 80), ("node", 30050), ("external.5", 80), ("external.6", 80))
 SLICE = endpoints("s", *PODS, http=HTTP)
+REMOTE_NODE = {
+    **DEFAULT_NODE,
+    "metadata": {"name": plan.REMOTE.node_name},
+    "status": {"addresses": [{"type": "InternalIP", "address": "$remote"}]},
+}
 
 
 def hashed(load_balancing: str, **spec: Any) -> dict[str, Any]:
@@ -105,6 +112,26 @@ def _dial(node: ProgrammedNode, target: tuple[str, int, Protocol], source: str, 
     outcome = dial(node.lab.host("outside"), *target, source=source, source_port=source_port)
     assert isinstance(outcome, Answered), outcome
     return outcome
+
+
+def test_connections_through_another_node_reach_the_same_endpoint(
+    node: ProgrammedNode, version: plan.Version, protocol: Protocol
+) -> None:
+    """The other node has other pods of its own, and gets the endpoints in another order."""
+    node.apply([hashed("maglev"), SLICE])
+    client, number = plan.SECOND_OUTSIDE.of(version), FRONTENDS[1][1]
+    config = structs.replace(CONFIG, node_name=plan.REMOTE.node_name)
+    with ProgrammedNode(node.lab, config, REMOTE_NODE, plan.REMOTE.host) as remote:
+        remote.apply([endpoints("s", *reversed(PODS), http=HTTP), hashed("maglev")])
+        servers = {
+            source_port: [
+                _server(node, (address(name, version), number, protocol), client, source_port)
+                for name in ("node", "remote")
+            ]
+            for source_port in range(22000, 22010)
+        }
+    assert all(first == second for first, second in servers.values())
+    assert {first for first, _ in servers.values()} == set(PODS)
 
 
 def test_policy_local_hashes_to_endpoints_of_this_node(
