@@ -128,7 +128,7 @@ def test_connections_through_another_node_reach_the_same_endpoint(
                 _server(node, (address(name, version), number, protocol), client, source_port)
                 for name in ("node", "remote")
             ]
-            for source_port in range(22000, 22010)
+            for source_port in range(22000, 22020)
         }
     assert all(first == second for first, second in servers.values())
     assert {first for first, _ in servers.values()} == set(PODS)
