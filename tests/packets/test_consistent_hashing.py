@@ -2,21 +2,25 @@
 
 from collections.abc import Iterator
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from knft.interpret.jhash import hash_slot
 from knft.render.hashing import SEED
 from knft.render.maglev import maglev_table, table_size
 from tests.support.families import addresses
+from tests.support.kernel_harness import CONFIG
 from tests.support.lab import plan
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.outcomes import Answered, Protocol
 from tests.support.lab.traffic import dial
 from tests.support.packets.many_clients import HTTP, PODS, STICKY, BackgroundDials, OutsideClients, clients
 from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
-from tests.support.scenario import VERSIONS, address
+from tests.support.scenario import DEFAULT_NODE, VERSIONS, address
+from tests.support.traced_cluster import ends, trace
 
 pytestmark = [
     pytest.mark.kernel,
@@ -26,6 +30,11 @@ pytestmark = [
 
 FRONTENDS = (("cluster.50", 80), ("node", 30050), ("external.5", 80), ("external.6", 80))
 SLICE = endpoints("s", *PODS, http=HTTP)
+REMOTE_NODE = {
+    **DEFAULT_NODE,
+    "metadata": {"name": plan.REMOTE.node_name},
+    "status": {"addresses": [{"type": "InternalIP", "address": "$remote"}]},
+}
 
 
 def hashed(load_balancing: str, **spec: Any) -> dict[str, Any]:
@@ -70,10 +79,59 @@ def test_maglev_hashes_the_source_port(node: ProgrammedNode, version: plan.Versi
         assert set(servers.values()) == set(PODS)
 
 
+def test_trace_names_the_endpoint_of_a_source_port(
+    node: ProgrammedNode, version: plan.Version, protocol: Protocol, tmp_path: Path
+) -> None:
+    """``knft trace --from-port`` names the endpoint that a packet with the same source address and port reaches."""
+    node.apply([hashed("maglev"), SLICE])
+    client, capture = clients(version, 1)[0], tmp_path / "nft.json"
+    capture.write_text(node.namespace.run(["nft", "-j", "list", "ruleset"]).stdout)
+    flags = ("--nft-json", str(capture), "--local-address", address("node", version), "--from", client)
+    for name, port in FRONTENDS[:2]:
+        target = (address(name, version), port, protocol)
+        to = f"{_socket_text(target[0], port)}/{protocol}"
+        reached, traced = dict[int, str](), dict[int, str]()
+        for source_port in range(21000, 21008):
+            outcome = _dial(node, target, client, source_port)
+            reached[source_port] = _socket_text(outcome.address, outcome.port)
+            (end,) = ends(trace(*flags, "--from-port", str(source_port), "--to", to))
+            traced[source_port] = end["endpoint"]
+        assert traced == reached
+        assert len(set(traced.values())) == len(PODS)
+
+
+def _socket_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _server(node: ProgrammedNode, target: tuple[str, int, Protocol], source: str, source_port: int) -> str:
+    return _dial(node, target, source, source_port).server
+
+
+def _dial(node: ProgrammedNode, target: tuple[str, int, Protocol], source: str, source_port: int) -> Answered:
     outcome = dial(node.lab.host("outside"), *target, source=source, source_port=source_port)
     assert isinstance(outcome, Answered), outcome
-    return outcome.server
+    return outcome
+
+
+def test_connections_through_another_node_reach_the_same_endpoint(
+    node: ProgrammedNode, version: plan.Version, protocol: Protocol
+) -> None:
+    """The other node has other pods of its own, and gets the endpoints in another order."""
+    node.apply([hashed("maglev"), SLICE])
+    client, number = plan.SECOND_OUTSIDE.of(version), FRONTENDS[1][1]
+    config = structs.replace(CONFIG, node_name=plan.REMOTE.node_name)
+    with ProgrammedNode(node.lab, config, REMOTE_NODE, plan.REMOTE.host) as remote:
+        remote.apply([endpoints("s", *reversed(PODS), http=HTTP), hashed("maglev")])
+        servers = {
+            source_port: [
+                _server(node, (address(name, version), number, protocol), client, source_port)
+                for name in ("node", "remote")
+            ]
+            for source_port in range(22000, 22020)
+        }
+    assert all(first == second for first, second in servers.values())
+    assert {first for first, _ in servers.values()} == set(PODS)
 
 
 def test_policy_local_hashes_to_endpoints_of_this_node(

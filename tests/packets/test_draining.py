@@ -7,6 +7,7 @@ import itertools
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 import pytest
@@ -18,16 +19,21 @@ from knft.families import Family
 from knft.kernel.addresses import local_addresses
 from knft.sync.connection_drainer import ConnectionDrainer
 from tests.packets.segments import ServiceConnection
+from tests.support.conntrack_entries import Entry, add_entries, listed_entries
 from tests.support.explain_sources import explained, of_objects
 from tests.support.families import addresses
+from tests.support.http_client import http_request
 from tests.support.kernel_harness import CONFIG
+from tests.support.knft_command import knft, write_manifests
 from tests.support.lab import plan
+from tests.support.lab.links import flush_conntrack
 from tests.support.lab.outcomes import Answered, Outcome, Rejected, Silent
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import OpenConnection, dial
+from tests.support.packets.manifest_knft import ManifestKnft
 from tests.support.packets.programmed import ProgrammedNode, endpoints, service, with_load_balancer
-from tests.support.scenario import VERSIONS
+from tests.support.scenario import VERSIONS, Scenario
 from tests.support.waiting import TIMEOUT
 
 pytestmark = pytest.mark.kernel
@@ -45,6 +51,7 @@ SILENCE_SECONDS = 0.5
 """How long to wait where no packet is expected."""
 LOOSE = "net.netfilter.nf_conntrack_tcp_loose"
 OTHER = (addresses("cluster.31"), SERVICE_PORT)
+METRICS_ADDRESS, METRICS_PORT = "127.0.0.1", 10249
 each_family = pytest.mark.parametrize("version", VERSIONS)
 
 
@@ -372,3 +379,101 @@ def test_client_gets_no_answer_if_conntrack_is_strict(node: DrainedNode, connect
             connection.client.recv(1)
     finally:
         node.namespace.sysctl(LOOSE, 1)
+
+
+class DrainingRun:
+    """``knft run`` on the node; the objects are in a file of manifests."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab, self.namespace, self._folder = lab, lab.host("node").namespace, folder
+        self._manifests = folder / "manifests"
+        self._manifests.mkdir()
+
+    @contextmanager
+    def running(self, *objects: dict[str, Any]) -> Iterator[ManifestKnft]:
+        """Start knft with these objects; at the end of the block, kill it and remove the tables."""
+        flush_conntrack(self.namespace)
+        self.write(*objects)
+        flags = ("--metrics-bind-address", f"{METRICS_ADDRESS}:{METRICS_PORT}")
+        process = ManifestKnft(self.namespace, self._manifests, self._folder / "log", flags=flags)
+        try:
+            process.wait_for_full_syncs()
+            yield process
+        finally:
+            process.kill()
+            knft(self.namespace, "cleanup")
+
+    def write(self, *objects: dict[str, Any]) -> None:
+        write_manifests(self._folder, Scenario("", list(objects), ()).manifests())
+        (self._folder / "objects.yaml").rename(self._manifests / "objects.yaml")
+
+    def metric(self, name: str) -> list[str]:
+        """Return the lines of a metric."""
+        with self.namespace.entered():
+            body = http_request(METRICS_ADDRESS, METRICS_PORT, "/metrics").body
+        return [line for line in body.decode().splitlines() if line.startswith(name)]
+
+    def connect(self, version: plan.Version, frontend: tuple[plan.Addresses, int]) -> OpenConnection:
+        return OpenConnection(self.lab.host("local-3"), frontend[0].of(version), frontend[1])
+
+
+@pytest.fixture
+def node_of_run(lab: Lab, tmp_path: Path) -> Iterator[DrainingRun]:
+    with Responders() as servers:
+        for pod in PODS:
+            servers.serve(lab.host(pod), PORT)
+        yield DrainingRun(lab, tmp_path)
+
+
+def _three_protocols() -> list[dict[str, Any]]:
+    """Return the annotated Service with one port number for all protocols, and the slice of its UDP port."""
+    ports = [{"name": name, "port": SERVICE_PORT, "protocol": protocol} for name, protocol in PROTOCOLS.items()]
+    udp = {**_endpoints("local-1"), "ports": [{"name": "dns", "port": PORT, "protocol": "UDP"}]}
+    udp["metadata"] = {**udp["metadata"], "name": "web-udp"}
+    return [_annotated(service("web", 30, *ports), "reset"), udp]
+
+
+PROTOCOLS = {"http": "TCP", "dns": "UDP", "ctl": "SCTP"}
+
+
+def _tcp_and_sctp(pod: str) -> dict[str, Any]:
+    ports = [{"name": name, "port": PORT, "protocol": PROTOCOLS[name]} for name in ("http", "ctl")]
+    return {**_endpoints(pod), "ports": ports}
+
+
+def _entry(protocol: str, version: plan.Version) -> Entry:
+    """Return the entry of a client outside at the frontend and endpoint of the TCP connection."""
+    client, frontend, pod = (addresses(name).of(version) for name in ("outside", "cluster.30", "local-1"))
+    return Entry(protocol, (client, 40000), (frontend, SERVICE_PORT), (pod, PORT))
+
+
+def test_knft_run_ends_connections_of_the_annotated_service(node_of_run: DrainingRun) -> None:
+    """Its TCP connections to the deleted endpoint, in both families.
+
+    Connections of another Service to this endpoint stay. So do an SCTP entry of the deleted endpoint, and a UDP entry
+    of the same address and port, which is still an endpoint of the UDP port; else the entry would be stale.
+    """
+    node, shared = node_of_run, [*_three_protocols(), _other()]
+    with (
+        node.running(*shared, _tcp_and_sctp("local-1"), _endpoints("local-1", name="other")) as run,
+        ExitStack() as opened,
+    ):
+        connections = {
+            (version, name): opened.enter_context(node.connect(version, frontend))
+            for version in VERSIONS
+            for name, frontend in (("web", FRONTENDS["cluster IP"]), ("other", OTHER))
+        }
+        assert {connection.server for connection in connections.values()} == {"local-1"}
+        kept = {version: {_entry(protocol, version) for protocol in ("UDP", "SCTP")} for version in VERSIONS}
+        with node.namespace.entered():
+            add_entries(itertools.chain(*kept.values()))
+        node.write(*shared, _tcp_and_sctp("local-2"), _endpoints("local-2", name="other"))
+        for family in Family:
+            run.wait_for_log(f"{family.value}: ended 1 TCP connections to deleted endpoints of default/web:http\n")
+        assert node.metric("knft_drain_ended_connections_total") == [
+            f'knft_drain_ended_connections_total{{ip_family="{family.value}"}} 1.0' for family in Family
+        ]
+        with node.namespace.entered():
+            assert all(entries <= listed_entries(version) for version, entries in kept.items())
+        outcomes = {key: connection.send(b"still there?") for key, connection in connections.items()}
+        assert outcomes == {key: "reset" if key[1] == "web" else "echo" for key in connections}

@@ -10,6 +10,7 @@ from knft.sync.invalidation import Invalidation
 from knft.sync.report import SyncReport
 from tests.support.kernel_harness import CONFIG, KernelHarness
 from tests.support.knft_command import knft
+from tests.support.lab import plan
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.topology import Lab
 from tests.support.scenario import DEFAULT_NODE, Scenario
@@ -20,10 +21,12 @@ EVERY = 1000
 class ProgrammedNode:
     """The node under test; a context manager that removes the rules at the end."""
 
-    def __init__(self, lab: Lab, config: Config = CONFIG, node: dict[str, Any] | None = None) -> None:
-        """Take the lab; there is no object but ``node``, the Node."""
+    def __init__(
+        self, lab: Lab, config: Config = CONFIG, node: dict[str, Any] | None = None, host: str = plan.NODE.host
+    ) -> None:
+        """Take the lab; there is no object but ``node``, the Node. The rules are in force on ``host``."""
         self.lab = lab
-        self.namespace = lab.host("node").namespace
+        self.namespace = lab.host(host).namespace
         self.clock_offset = 0.0
         """Seconds by which the clock of knft's stages is ahead of the system clock."""
         self._config = config
