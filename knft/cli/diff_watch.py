@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from knft.app.signals import stop_on_signals
-from knft.cli.terminal import terminal_width
+from knft.cli.terminal import terminal_width, use_colours
 from knft.cli.text_layout import fold
 from knft.comparison.live import LiveSides, ManifestReader
 from knft.comparison.watch import ReportedDifference, WatchResult, watch_results
@@ -18,6 +18,9 @@ from knft.config import Config
 from knft.kernel.host_changes import HostChangeMonitor
 from knft.kernel.probe import require_privilege
 from knft.present.formatting import escape_invisible
+from knft.present.layout import styled
+
+_STYLES = {"equal": "bold green", "different": "bold red"}
 
 
 class _Line(Struct, frozen=True):
@@ -45,7 +48,19 @@ def _print(now: str, result: WatchResult, previous: WatchResult | None, *, as_js
     if as_json:
         click.echo(msgspec.json.encode(_Line(now, result)))
     else:
-        click.echo(fold(result_lines(now, result, previous), terminal_width()), nl=False)
+        click.echo(format_result(now, result, previous, terminal_width(), colours=use_colours()), nl=False)
+
+
+def format_result(
+    now: str, result: WatchResult, previous: WatchResult | None, width: int | None, *, colours: bool = False
+) -> str:
+    """Return the text about a result, see ``result_lines``; ``colours`` are for its conclusion, the first line."""
+    conclusion, *details = result_lines(now, result, previous)
+    folded = fold((conclusion,), width)
+    if colours:
+        style = _STYLES.get(result.state, "bold yellow")
+        folded = "".join(f"{styled(line, style)}\n" for line in folded.splitlines())
+    return folded + fold(details, width)
 
 
 def result_lines(now: str, result: WatchResult, previous: WatchResult | None) -> Iterator[str]:

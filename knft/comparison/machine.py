@@ -119,7 +119,7 @@ def _read_all(library: WorkerProcess) -> MachineState:
         kube_proxy_tables=_kube_proxy_tables(library) if nf_tables else {},
         knft_tables=_own_tables(library) if nf_tables else {},
         addresses=local_addresses(),
-        unread_tables=unread_tables(saved) if nf_tables else (),
+        unread_tables=_unread_tables(saved) if nf_tables else (),
         missing_programs=tuple(missing),
     )
 
@@ -162,7 +162,7 @@ def _own_tables(library: WorkerProcess) -> dict[IpVersion, str]:
     return {version: text for version, text in found.items() if text is not None}
 
 
-def unread_tables(backends: Iterable[str]) -> tuple[str, ...]:
+def _unread_tables(backends: Iterable[str]) -> tuple[str, ...]:
     """Return the nftables tables that no program or listing of knft reads, if these backends of iptables are read.
 
     Raises KernelError.

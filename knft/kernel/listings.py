@@ -1,7 +1,9 @@
-"""Lists whole tables as ``nft -j list table`` does: knft's own and kube-proxy's, never the whole ruleset.
+"""Lists tables as ``nft -j list table`` does: knft's own, kube-proxy's and those of other programs, one by one.
 
 The commands use it; KernelTable reads the table that a sync changes.
 """
+
+import re
 
 import msgspec
 
@@ -11,7 +13,7 @@ from knft.kernel import netlink_socket
 from knft.kernel.command_runner import CommandRunner
 from knft.kernel.generation import generation
 from knft.kernel.newer_sets import library_death_error
-from knft.kernel.table import KernelTable
+from knft.kernel.table import KernelTable, list_without_elements
 from knft.nft.codec.elements import FOREIGN_VERDICT
 from knft.nft.codec.listed_table import listed_element
 from knft.nft.codec.listing import TableListing
@@ -21,6 +23,7 @@ _NETFILTER = 12  # NETLINK_NETFILTER
 _ANSWER_TIMEOUT_SECONDS = 60
 _ATTEMPTS = 3
 """How often knft's table is read in all if a transaction is committed meanwhile."""
+_NAME = re.compile(r"[\w./\\-]+", re.ASCII)
 
 
 def list_own_table_json(library: CommandRunner, family: Family, name: str) -> str | None:
@@ -83,3 +86,18 @@ def list_table_json(library: CommandRunner, family: Family, name: str) -> str | 
             return None
         msg = f"cannot list table {family.nft} {name}: {error}"
         raise KernelError(msg, error.detail) from error
+
+
+def list_foreign_table_json(library: CommandRunner, family: str, name: str) -> str | None:
+    """Return a table of another program without elements of named sets as JSON, or None if it does not exist.
+
+    Raises KernelError. Pass a WorkerProcess as ``library``, as to ``list_table_json``.
+    """
+    # The kernel accepts any name, also one that nft would read as further commands.
+    if not _NAME.fullmatch(name):
+        msg = f"cannot list table {family} {name!r}: nft does not accept this name"
+        raise KernelError(msg)
+    try:
+        return list_without_elements(library, family, name)
+    except LibraryDiedError as error:
+        raise library_death_error(error) from error

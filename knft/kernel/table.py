@@ -28,6 +28,24 @@ READ_ATTEMPTS = 10
 """How often a set is read in all if it may have changed meanwhile."""
 
 
+def list_without_elements(library: CommandRunner, family: str, name: str) -> str | None:
+    """Return a table without elements of named sets as JSON, or None if it does not exist; raise KernelError."""
+    where = f"{family} {name}"
+    try:
+        # For "list table", libnftables 1.0.6 reads all elements even if it lists none: 2 KB of memory each. For
+        # "list ruleset", it reads no elements, but the rules of all tables. For both commands together, it reads
+        # neither, and prints one document each.
+        listed = library.run(f"list ruleset arp\nlist table {where}", terse=True)
+    except LibraryDiedError:
+        raise
+    except KernelError as error:
+        if _NO_SUCH_TABLE in error.detail:
+            return None
+        msg = f"cannot list table {where}: {error}"
+        raise type(error)(msg, error.detail) from error
+    return listed.strip().rpartition("\n")[2]
+
+
 class KernelTable:
     """The table ``name`` of ``family``.
 
@@ -72,21 +90,11 @@ class KernelTable:
 
     def list_json(self) -> str | None:
         """Return the table without elements as JSON, or None if the table does not exist."""
-        where = f"{self._family.nft} {self._name}"
         try:
-            # For "list table", libnftables 1.0.6 reads all elements even if it lists none: 2 KB of memory each. For
-            # "list ruleset", it reads no elements, but the rules of all tables. For both commands together, it reads
-            # neither, and prints one document each.
-            listed = self._library.run(f"list ruleset arp\nlist table {where}", terse=True)
+            return list_without_elements(self._library, self._family.nft, self._name)
         except LibraryDiedError:
             self.ensure_working()
             raise
-        except KernelError as error:
-            if _NO_SUCH_TABLE in error.detail:
-                return None
-            msg = f"cannot list table {where}: {error}"
-            raise type(error)(msg, error.detail) from error
-        return listed.strip().rpartition("\n")[2]
 
     def _list(self, flags: frozenset[str]) -> TableListing | None:
         """Return the table without elements, or None if the table does not exist."""

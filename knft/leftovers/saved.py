@@ -40,16 +40,22 @@ class SavedTable:
 
 @dataclass(frozen=True, slots=True)
 class SavedRules:
-    """The parsed output of one backend for one IP family, and the tables that iptables-save could not print."""
+    """The parsed output of one backend for one IP family, and the tables that iptables-save could not print.
+
+    ``incomplete_tables`` have base chains that only nft can list; iptables-save printed the other chains.
+    """
 
     tables: tuple[SavedTable, ...]
     unreadable_tables: tuple[str, ...] = ()
+    incomplete_tables: tuple[str, ...] = ()
 
 
 def parse_saved(text: str) -> SavedRules:
     """Parse the output of iptables-save of any backend and family; unknown lines are ignored."""
     unreadable = re.findall(r"^# Table `(\w+)' is incompatible", text, re.MULTILINE)
-    return SavedRules(tuple(_parse_table(lines) for lines in _split_tables(text)), tuple(unreadable))
+    incomplete = re.findall(r"^# Table `(\w+)' contains incompatible base-chains", text, re.MULTILINE)
+    tables = tuple(_parse_table(lines) for lines in _split_tables(text))
+    return SavedRules(tables, tuple(unreadable), tuple(incomplete))
 
 
 def _split_tables(text: str) -> Iterator[list[str]]:

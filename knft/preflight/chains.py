@@ -13,7 +13,7 @@ from knft.preflight.report import Finding, not_checked
 from knft.render.layout import constant_chains
 from knft.render.names import TABLE
 
-_OWN_TABLES = {*TABLES, *((family.nft, TABLE) for family in Family)}
+OWN_TABLES: frozenset[tuple[str, str]] = frozenset({*TABLES, *((family.nft, TABLE) for family in Family)})
 """kube-proxy's tables and knft's."""
 _MAX_NAMED = 6
 
@@ -24,7 +24,7 @@ def check_base_chains(rules: RuleFacts, config: Config) -> Iterator[Finding]:
         yield not_checked("base chains", rules.base_chains)
         return
     hooks = [chain.hook for chain in constant_chains(Family.IPV4, config) if chain.hook is not None]
-    others = [chain for chain in rules.base_chains if (chain.family, chain.table) not in _OWN_TABLES]
+    others = [chain for chain in rules.base_chains if (chain.family, chain.table) not in OWN_TABLES]
     nat = [chain for chain in others if chain.type == "nat"]
     at_hooks = [(chain, own) for chain in nat for own in hooks if _is_at_nat_hook(chain, own)]
     yield from (_early_chain(chain, own) for chain, own in at_hooks if chain.priority <= own.priority)

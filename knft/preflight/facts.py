@@ -42,11 +42,24 @@ class HostFacts(Struct, frozen=True):
     is_image: bool = False
 
 
+class MarkUse(Struct, frozen=True):
+    """A rule of an nftables table, and the bits of the packet mark that it reads or writes.
+
+    ``bits`` is None if knft cannot tell which.
+    """
+
+    table: str
+    chain: str
+    bits: int | None
+    text: str
+
+
 class RuleFacts(Struct, frozen=True):
     """The rules of other programs: base chains, the output of each backend of iptables, and kube-proxy's by mode.
 
     ``saved`` maps a backend, such as iptables-nft, to its rules; it is empty if iptables is not installed. ``errors``
-    are those of reading iptables, ipsets and virtual servers. ``unread_tables`` are nftables tables of other programs.
+    are those of reading iptables, ipsets and virtual servers. ``foreign_tables`` maps nftables tables of other
+    programs, such as ``inet firewall``, to the uses of the packet mark that iptables-save did not print.
     ``knft_tables`` are knft's own, such as ``ip knft``.
     """
 
@@ -55,7 +68,7 @@ class RuleFacts(Struct, frozen=True):
     leftovers: Mapping[Mode, tuple[str, ...]]
     errors: tuple[str, ...]
     mark_routes: tuple[MarkRoute, ...] | Unread
-    unread_tables: tuple[str, ...] | Unread
+    foreign_tables: Mapping[str, tuple[MarkUse, ...] | Unread] | Unread
     knft_tables: tuple[str, ...] | Unread = ()
 
 

@@ -5,6 +5,7 @@ Each reader returns what it read, or why it could not, so that the other checks 
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct
@@ -16,7 +17,7 @@ from knft.comparison.compare import compare
 from knft.comparison.explained import accepting_addresses, cluster_of
 from knft.comparison.kube_proxy_inputs import interface_addresses
 from knft.comparison.live import LiveSides
-from knft.comparison.machine import READ_TIMEOUT_SECONDS, unread_tables
+from knft.comparison.machine import READ_TIMEOUT_SECONDS
 from knft.comparison.node_name import has_node, node_warnings
 from knft.config import Config
 from knft.configuration.settings import ConntrackSettings
@@ -30,13 +31,25 @@ from knft.kernel.base_chains import base_chains
 from knft.kernel.connections import open_connections
 from knft.kernel.conntrack_usage import conntrack_entries, conntrack_maximum
 from knft.kernel.libnftables_version import libnftables_version
+from knft.kernel.listings import list_foreign_table_json
 from knft.kernel.mark_routes import mark_routes
 from knft.kernel.probe import probe, require_privilege
 from knft.kernel.process import WorkerProcess
 from knft.kernel.sysctls import differing_values
 from knft.kernel.table_flags import table_flags
+from knft.leftovers.saved import SavedRules
 from knft.model.objects import ObjectChange
-from knft.preflight.facts import ConfigurationFacts, ConntrackFacts, Facts, HostFacts, ObjectFacts, RuleFacts, Unread
+from knft.preflight.facts import (
+    ConfigurationFacts,
+    ConntrackFacts,
+    Facts,
+    HostFacts,
+    MarkUse,
+    ObjectFacts,
+    RuleFacts,
+    Unread,
+)
+from knft.preflight.nftables_marks import mark_uses, tables_to_read
 from knft.proxy_mode import Mode
 from knft.render.names import TABLE
 from knft.silence import without_log
@@ -130,9 +143,22 @@ def _read_rules() -> RuleFacts:
         found,
         tuple(dict.fromkeys(errors)),
         attempt(mark_routes),
-        attempt(lambda: unread_tables(saved)),
+        attempt(lambda: _read_foreign_tables(saved)),
         attempt(_knft_tables),
     )
+
+
+def _read_foreign_tables(saved: Mapping[str, SavedRules]) -> Mapping[str, tuple[MarkUse, ...] | Unread]:
+    tables = tables_to_read(table_flags(), saved)
+    if not tables:
+        return {}
+    with WorkerProcess() as library:
+
+        def read(family: str, name: str, printed_chains: Collection[str]) -> tuple[MarkUse, ...]:
+            listing = list_foreign_table_json(library, family, name)
+            return () if listing is None else mark_uses(listing, printed_chains)
+
+        return {" ".join(table): attempt(partial(read, *table, chains)) for table, chains in tables.items()}
 
 
 def _knft_tables() -> tuple[str, ...]:

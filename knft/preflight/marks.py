@@ -2,13 +2,13 @@
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
 from knft.leftovers.names import modes_of_chain
 from knft.leftovers.saved import SavedRule, SavedRules
-from knft.preflight.facts import RuleFacts, Unread
+from knft.preflight.facts import MarkUse, RuleFacts, Unread
 from knft.preflight.report import Finding, not_checked
 
 _ALL_BITS = 0xFFFFFFFF
@@ -16,7 +16,7 @@ _BITS = range(32)
 _NUMBER = r"(0x[0-9a-f]+|\d+)"
 _SET = re.compile(rf"--set-x?mark {_NUMBER}(?:/{_NUMBER})?")
 _MATCH = re.compile(rf"-m mark (?:! )?--mark {_NUMBER}(?:/{_NUMBER})?")
-_RESTORE = re.compile(rf"-j CONNMARK --restore-mark(?: --nfmask {_NUMBER})?")
+_COPY = re.compile(rf"-j CONNMARK --(?:restore|save)-mark(?: --nfmask {_NUMBER})?")
 _TPROXY = re.compile(rf"--tproxy-mark {_NUMBER}(?:/{_NUMBER})?")
 _WRITES_ALL = re.compile(r"-m socket\b.* --restore-skmark|-j SET\b.* --map-mark")
 """Matches of rules that may write every bit: with the mark of a socket, or of an entry of an ipset."""
@@ -32,7 +32,9 @@ class _Use(Struct, frozen=True):
 
 def check_mark(rules: RuleFacts, bit: int) -> Iterator[Finding]:
     """Yield which rules use the bit, and which rules were not read."""
-    uses = [*_uses(rules.saved), *_routes(rules)]
+    in_nftables = _in_nftables(rules)
+    known = (_Use(use.bits, _nftables_text(use)) for use in in_nftables if use.bits is not None)
+    uses = [*_uses(rules.saved), *_routes(rules), *known]
     conflicts = [use for use in uses if use.bits >> bit & 1]
     mark = f"bit {bit} of the packet mark ({1 << bit:#x})"
     if conflicts:
@@ -40,11 +42,12 @@ def check_mark(rules: RuleFacts, bit: int) -> Iterator[Finding]:
         for use in uses:
             used |= use.bits if use.bits != _ALL_BITS else 0
         remedy = _remedy(used | _kube_proxy_bits(rules.saved))
-        yield Finding("warning", f"other rules use {mark}, too: {_named(conflicts)}", remedy)
+        yield Finding("warning", f"other rules use {mark}, too: {_named(use.text for use in conflicts)}", remedy)
     else:
         yield Finding("ok", f"no rule that was read, except kube-proxy's, uses {mark}")
     yield from _other_bit_of_kube_proxy(rules.saved, bit)
-    yield from _unread(rules, mark)
+    yield from _unclear([use for use in in_nftables if use.bits is None], mark)
+    yield from _unread(rules)
 
 
 def _uses(saved: Mapping[str, SavedRules]) -> Iterator[_Use]:
@@ -63,8 +66,8 @@ def _bits(rule: SavedRule) -> int:
         found |= _number(written[2], _ALL_BITS)
     if rule.target == "TPROXY" and (written := _TPROXY.search(rule.text)):
         found |= _number(written[2], _ALL_BITS)
-    if restored := _RESTORE.search(rule.text):
-        found |= _number(restored[1], _ALL_BITS)
+    if copied := _COPY.search(rule.text):
+        found |= _number(copied[1], _ALL_BITS)
     if _WRITES_ALL.search(rule.text):
         found |= _ALL_BITS
     for compared in _MATCH.finditer(rule.text):
@@ -89,6 +92,16 @@ def _routes(rules: RuleFacts) -> Iterator[_Use]:
         yield _Use(_compared(route.mark, route.mask), text)
 
 
+def _in_nftables(rules: RuleFacts) -> list[MarkUse]:
+    if isinstance(rules.foreign_tables, Unread):
+        return []
+    return [use for uses in rules.foreign_tables.values() if not isinstance(uses, Unread) for use in uses]
+
+
+def _nftables_text(use: MarkUse) -> str:
+    return f"nftables, table {use.table}, chain {use.chain}: {use.text}"
+
+
 def _kube_proxy_bits(saved: Mapping[str, SavedRules]) -> int:
     """Return the bits with which kube-proxy's rules request masquerading."""
     found = 0
@@ -110,25 +123,35 @@ def _other_bit_of_kube_proxy(saved: Mapping[str, SavedRules], bit: int) -> Itera
         yield Finding("warning", text, remedy)
 
 
-def _unread(rules: RuleFacts, mark: str) -> Iterator[Finding]:
+def _unclear(uses: list[MarkUse], mark: str) -> Iterator[Finding]:
+    if uses:
+        command = shlex.join(("nft", "list", "chain", *uses[0].table.split(" ", 1), uses[0].chain))
+        text = f"knft cannot tell which bits of the packet mark these rules use: {_named(map(_nftables_text, uses))}"
+        yield Finding("not checked", text, f"look for {mark} in `{command}`")
+
+
+def _unread(rules: RuleFacts) -> Iterator[Finding]:
     if rules.errors or not rules.saved:
         remedy = "do what point kube-proxy says about them, and run the command again"
         yield Finding("not checked", "not all rules of iptables were read: see kube-proxy", remedy)
     if isinstance(rules.mark_routes, Unread):
         yield not_checked("routing policy rules", rules.mark_routes)
-    if isinstance(rules.unread_tables, Unread):
-        yield not_checked("names of nftables tables", rules.unread_tables)
-    elif rules.unread_tables:
-        tables = ", ".join(rules.unread_tables)
-        command = shlex.join(("nft", "list", "table", *rules.unread_tables[0].split(" ", 1)))
-        remedy = f"look for {mark} in `{command}`"
-        yield Finding("not checked", f"rules of nftables tables of other programs were not read: {tables}", remedy)
+    if isinstance(rules.foreign_tables, Unread):
+        yield not_checked("nftables tables of other programs", rules.foreign_tables)
+        return
+    tables: dict[Unread, list[str]] = {}
+    for table, found in rules.foreign_tables.items():
+        if isinstance(found, Unread):
+            tables.setdefault(found, []).append(table)
+    for reason, names in tables.items():
+        yield not_checked(f"nftables tables of other programs ({', '.join(names)})", reason)
 
 
-def _named(uses: list[_Use]) -> str:
-    hidden = len(uses) - _MAX_NAMED
+def _named(texts: Iterable[str]) -> str:
+    named = list(texts)
+    hidden = len(named) - _MAX_NAMED
     more = f" and {hidden} more rule{'' if hidden == 1 else 's'}" if hidden > 0 else ""
-    return "; ".join(use.text for use in uses[:_MAX_NAMED]) + more
+    return "; ".join(named[:_MAX_NAMED]) + more
 
 
 def _remedy(used: int) -> str:

@@ -3,10 +3,10 @@
 import pytest
 from msgspec.structs import replace
 
-from knft.cli.diff_watch import result_lines
-from knft.cli.text_layout import fold
+from knft.cli.diff_watch import format_result, result_lines
 from knft.comparison.watch import ReportedDifference, WatchResult
 from tests.cli.example_status import WIDTHS, golden
+from tests.support.terminal import without_colours
 
 WEB = ReportedDifference("IPv4", "endpoints", "shop/web:http", "10.244.0.1 gets nothing")
 DNS = ReportedDifference("IPv4", "verdict", "kube-system/dns:dns", "rejected, or delivered")
@@ -72,13 +72,22 @@ def watched_change(width: int | None) -> str:
         warnings=("no --cluster-cidr: packets from pods count as packets from outside",),
     )
     second = replace(first, differences=(found[1],))
-    lines = [
-        *result_lines("2026-11-24T12:00:00+00:00", first, None),
-        *result_lines("2026-11-24T12:03:20+00:00", second, first),
-    ]
-    return fold(lines, width)
+    before = format_result("2026-11-24T12:00:00+00:00", first, None, width)
+    return before + format_result("2026-11-24T12:03:20+00:00", second, first, width)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_text_of_a_change(width: str) -> None:
     assert watched_change(WIDTHS[width]) == golden(f"diff-watch-{width}")
+
+
+@pytest.mark.parametrize(
+    ("state", "codes"), [("equal", "1;32"), ("different", "1;31"), ("nothing", "1;33"), ("unreadable", "1;33")]
+)
+def test_conclusion_has_a_colour(state: str, codes: str) -> None:
+    result = replace(DIFFERENT, state=state, left_name="x" * 60, error="x " * 60)
+    plain = format_result("12:00", result, None, 80)
+    text = format_result("12:00", result, None, 80, colours=True)
+    lines = list(result_lines("12:00", result, None))
+    assert without_colours(text) == plain
+    assert text.count(f"\x1b[{codes}m") == text.count("\x1b[0m") == len(plain.splitlines()) - len(lines) + 1 > 1

@@ -4,12 +4,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
 from tests.support.knft_command import KNFT, sync_once
 from tests.support.lab.namespace import Namespace
-from tests.support.terminal import on_terminal, without_colours
+from tests.support.loaded_examples import EXAMPLES, NODE
+from tests.support.terminal import TerminalProcess, on_terminal, without_colours
 from tests.support.traced_cluster import FLAGS, write_manifests
 
 COMMANDS = {
@@ -81,3 +83,48 @@ def test_steps_of_a_cleanup_are_folded_on_a_terminal_only(tmp_path: Path) -> Non
         namespace.close()
     assert narrow.split() == piped.split()
     assert max(map(len, narrow.splitlines())) <= 40 < max(map(len, piped.splitlines()))
+
+
+@pytest.mark.kernel
+def test_changes_that_diff_watches_are_folded_and_coloured(kube_proxy_node: Namespace, tmp_path: Path) -> None:
+    folder = Path(copytree(EXAMPLES, tmp_path / "manifests"))
+    narrow = _watched_change(kube_proxy_node, folder, 80)
+    wide = _watched_change(kube_proxy_node, folder, 200, NO_COLOR="1")
+
+    assert re.findall(r"\x1b\[(1;\d+)m\S+ (\w+): ", narrow) == [
+        ("1;32", "equal"),
+        ("1;31", "different"),
+        ("1;32", "equal"),
+    ]
+    assert "\x1b" not in wide
+    for text, width in ((without_colours(narrow), 80), (wide, 200)):
+        assert width / 2 < max(map(len, text.splitlines())) <= width
+    assert _without_times(without_colours(narrow)) == _without_times(wide)
+    assert "\n  + IPv4 shop/frontend:http, endpoints: " in narrow
+
+
+def _without_times(text: str) -> list[str]:
+    return re.sub(r"\S+ (?=equal|different)", "", text).split()
+
+
+def _watched_change(node: Namespace, folder: Path, columns: int, **variables: str) -> str:
+    """Change a manifest and restore it, while ``knft diff`` watches; end that with Ctrl-C, and return its output."""
+    shop = next(path for path in folder.iterdir() if "30080" in path.read_text())
+    original = shop.read_text()
+    command = [*KNFT, "diff", "--live", "--watch", "-f", str(folder), *NODE]
+    with node.entered(), TerminalProcess(command, columns, **variables) as process:
+        process.wait_for(" equal: ")
+        _replace(shop, original.replace("10.244.2.12]", "10.244.2.13]"))
+        process.wait_for(" different: ")
+        _replace(shop, original)
+        process.wait_for(" equal: ")
+        process.wait_for("\n  - IPv4 shop/frontend:http, endpoints: ")
+        assert process.interrupt() == (0, "")
+    return process.text
+
+
+def _replace(file: Path, text: str) -> None:
+    """Replace a file at once, so that nothing reads a part of it."""
+    new = file.parent.with_name("new.yaml")
+    new.write_text(text)
+    new.replace(file)

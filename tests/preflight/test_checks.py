@@ -12,7 +12,7 @@ from knft.kernel.sysctls import DifferingValue
 from knft.model.names import ServicePortName
 from knft.model.service_port import ServicePort
 from knft.preflight.checks import check
-from knft.preflight.facts import ConfigurationFacts, ConntrackFacts, Facts, Unread
+from knft.preflight.facts import ConfigurationFacts, ConntrackFacts, Facts, MarkUse, Unread
 from knft.preflight.report import Finding, State
 from knft.proxy_mode import Mode
 from tests.support.node_facts import (
@@ -61,6 +61,10 @@ def in_mode(*modes: Mode) -> Facts:
 
 def marked(*lines: str) -> Facts:
     return rules(saved=saved(*lines))
+
+
+def in_nftables(found: tuple[MarkUse, ...] | Unread) -> Facts:
+    return rules(foreign_tables={"inet mine": found})
 
 
 def with_comparison(found: Report | Unread) -> Facts:
@@ -221,14 +225,29 @@ def test_verdict_is_that_of_the_worst_finding(facts: Facts, verdict: str, summar
         ("packet mark", rules(saved={}), "not checked", "not all rules of iptables were read"),
         ("packet mark", rules(errors=("iptables-save failed",)), "not checked", "not all rules of iptables were read"),
         ("packet mark", rules(mark_routes=NOT_READ), "not checked", "the kernel refused"),
-        ("packet mark", rules(unread_tables=NOT_READ), "not checked", "the kernel refused"),
-        ("packet mark", rules(unread_tables=("inet mine",)), "not checked", "were not read: inet mine"),
+        ("packet mark", rules(foreign_tables=NOT_READ), "not checked", "tables of other programs: the kernel refused"),
+        ("packet mark", in_nftables(NOT_READ), "not checked", "other programs (inet mine): the kernel refused"),
+        ("packet mark", in_nftables((MarkUse("inet mine", "c", 0x8000, "…"),)), "ok", "no rule that was read"),
+        (
+            "packet mark",
+            in_nftables((MarkUse("inet mine", "c", 0xC000, "meta mark & 0x0000c000 != 0"),)),
+            "warning",
+            "(0x4000), too: nftables, table inet mine, chain c: meta mark & 0x0000c000 != 0",
+        ),
+        (
+            "packet mark",
+            in_nftables((MarkUse("inet mine", "c", None, "add @marks { meta mark }"),)),
+            "not checked",
+            "which bits of the packet mark these rules use: nftables, table inet mine, chain c: add @marks { meta mark",
+        ),
         ("packet mark", rules(mark_routes=(MarkRoute(Family.IPV6, 9, 0x4000, 0xC000),)), "warning", "ip rule 9 (IPv6"),
         ("packet mark", rules(mark_routes=(MarkRoute(Family.IPV4, 9, 0x1, 0xFFFFFFFF),)), "ok", "no rule"),
         ("packet mark", marked("-A PREROUTING -j MARK --set-xmark 0x1/0x1"), "ok", "no rule"),
         ("packet mark", marked("-A PREROUTING -j MARK --set-xmark 0x1/0xffffffff"), "warning", "-A PREROUTING -j MARK"),
         ("packet mark", marked("-A X -j CONNMARK --restore-mark --nfmask 0x80 --ctmask 0x80"), "ok", "no rule"),
         ("packet mark", marked("-A X -j CONNMARK --restore-mark"), "warning", "--restore-mark"),
+        ("packet mark", marked("-A X -j CONNMARK --save-mark --nfmask 0xf0 --ctmask 0xf0"), "ok", "no rule"),
+        ("packet mark", marked("-A X -j CONNMARK --save-mark"), "warning", "--save-mark"),
         ("packet mark", marked("-A X -m mark ! --mark 0x4000/0xf000 -j DROP"), "warning", "! --mark 0x4000/0xf000"),
         ("packet mark", marked("-A X -m mark --mark 0x8000/0x8000 -j DROP"), "ok", "no rule"),
         ("packet mark", marked(f"{TPROXY} --tproxy-mark 0x4000/0x4000"), "warning", "--tproxy-mark 0x4000/0x4000"),
@@ -284,6 +303,10 @@ def test_remedies_name_commands_with_the_values_that_were_found() -> None:
     (mark, *_) = findings(marked("-A X -j MARK --set-xmark 0xf0000000/0xf0000000", "-A X -j CONNMARK --restore-mark"),
                           "packet mark")  # fmt: skip
     assert "another bit, for example 27, " in mark.remedy
+    unclear = MarkUse("inet mine", "a; reboot", None, "…")
+    (unknown, _) = findings(in_nftables((unclear,)), "packet mark")
+    command = "nft list chain inet mine 'a; reboot'"
+    assert unknown.remedy == f"look for bit 14 of the packet mark (0x4000) in `{command}`"
     odd = chain("a; reboot", "nat", "output", -150)
     (name,) = findings(rules(base_chains=(odd,)), "base chains")
     assert "`nft list chain inet firewall 'a; reboot'`" in name.remedy

@@ -19,7 +19,16 @@ from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
 from knft.model.node import NodeView
 from knft.model.service_port import ServicePort
-from knft.preflight.facts import ConfigurationFacts, ConntrackFacts, Facts, HostFacts, ObjectFacts, RuleFacts, Unread
+from knft.preflight.facts import (
+    ConfigurationFacts,
+    ConntrackFacts,
+    Facts,
+    HostFacts,
+    MarkUse,
+    ObjectFacts,
+    RuleFacts,
+    Unread,
+)
 from knft.proxy_mode import Mode
 
 DIFF = "knft diff --live -f objects.yaml --node node-1"
@@ -45,7 +54,7 @@ def saved(*rules: str, table: str = "mangle", policies: str = "") -> dict[str, S
 
 
 HOST = HostFacts("6.12.9-amd64", "", "1.1.3", "nftables v1.1.3 (Commodore Bullmoose #4)")
-RULES = RuleFacts((), saved(), dict.fromkeys(Mode, ()), (), (), ())
+RULES = RuleFacts((), saved(), dict.fromkeys(Mode, ()), (), (), {})
 CONNTRACK = ConntrackFacts(100, 262144)
 
 
@@ -113,7 +122,13 @@ def with_findings() -> Facts:
         {Mode.IPTABLES: ("20 chains in iptables-nft",), Mode.IPVS: (), Mode.NFTABLES: ("ip kube-proxy",)},
         ("ip6tables-legacy-save: Permission denied",),
         (MarkRoute(Family.IPV4, 100, 0x4000, 0x4000),),
-        ("inet firewall",),
+        {
+            "inet firewall": (
+                MarkUse("inet firewall", "early", 0x4000, "meta mark set meta mark | 0x00004000"),
+                MarkUse("inet firewall", "early", None, "add @marks { meta mark }"),
+            ),
+            "ip other": Unread("cannot list table ip other: Operation not permitted"),
+        },
     )
     group = DifferenceGroup("endpoints", "shop/web:http", None, "other endpoints", classes=2)
     return Facts(
