@@ -60,6 +60,7 @@ def _inputs(options: dict[str, Any]) -> Inputs:
         configuration,
         _objects(options, config.node_name),
         is_image=find_installation().method is Method.IMAGE,
+        lists_foreign_tables=options["foreign_tables"],
         diff_command=shlex.join(["knft", "diff", "--live", *diff_flags(paths, config)]),
     )
 

@@ -59,7 +59,8 @@ class RuleFacts(Struct, frozen=True):
 
     ``saved`` maps a backend, such as iptables-nft, to its rules; it is empty if iptables is not installed. ``errors``
     are those of reading iptables, ipsets and virtual servers. ``foreign_tables`` maps nftables tables of other
-    programs, such as ``inet firewall``, to the uses of the packet mark that iptables-save did not print.
+    programs, such as ``inet firewall``, to the uses of the packet mark that iptables-save did not print, or to None if
+    they were not to be listed.
     ``knft_tables`` are knft's own, such as ``ip knft``.
     """
 
@@ -68,7 +69,7 @@ class RuleFacts(Struct, frozen=True):
     leftovers: Mapping[Mode, tuple[str, ...]]
     errors: tuple[str, ...]
     mark_routes: tuple[MarkRoute, ...] | Unread
-    foreign_tables: Mapping[str, tuple[MarkUse, ...] | Unread] | Unread
+    foreign_tables: Mapping[str, tuple[MarkUse, ...] | Unread | None] | Unread
     knft_tables: tuple[str, ...] | Unread = ()
 
 

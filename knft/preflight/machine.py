@@ -70,7 +70,8 @@ _NO_RULES = Unread(
 class Inputs(Struct, frozen=True):
     """What the command line names. ``changes`` are the objects as additions.
 
-    ``is_image`` tells that knft runs in its image. ``diff_command`` prints the comparison.
+    ``is_image`` tells that knft runs in its image. ``diff_command`` prints the comparison. ``lists_foreign_tables``
+    tells that nftables tables of other programs are to be listed.
     """
 
     config: Config
@@ -79,6 +80,7 @@ class Inputs(Struct, frozen=True):
     changes: tuple[ObjectChange, ...] | Unread
     is_image: bool
     diff_command: str
+    lists_foreign_tables: bool = False
 
 
 def read_facts(inputs: Inputs) -> Facts:
@@ -86,7 +88,7 @@ def read_facts(inputs: Inputs) -> Facts:
     require_privilege()
     # First, because it makes the kernel load nf_tables and conntrack.
     host = _read_host(is_image=inputs.is_image)
-    rules = _read_rules()
+    rules = _read_rules(lists_foreign_tables=inputs.lists_foreign_tables)
     return Facts(
         inputs.config,
         host,
@@ -127,7 +129,7 @@ def _nft_version() -> str | None:
     return None if program is None else programs.run([program, "--version"], READ_TIMEOUT_SECONDS)
 
 
-def _read_rules() -> RuleFacts:
+def _read_rules(*, lists_foreign_tables: bool) -> RuleFacts:
     errors: list[str] = []
     leftovers = KubeProxyLeftovers(lambda _, error: errors.append(str(error)), READ_TIMEOUT_SECONDS)
     saved = {backend.name: rules for backend, rules in leftovers.saved_rules}
@@ -143,15 +145,17 @@ def _read_rules() -> RuleFacts:
         found,
         tuple(dict.fromkeys(errors)),
         attempt(mark_routes),
-        attempt(lambda: _read_foreign_tables(saved)),
+        attempt(lambda: _read_foreign_tables(saved, lists_them=lists_foreign_tables)),
         attempt(_knft_tables),
     )
 
 
-def _read_foreign_tables(saved: Mapping[str, SavedRules]) -> Mapping[str, tuple[MarkUse, ...] | Unread]:
+def _read_foreign_tables(
+    saved: Mapping[str, SavedRules], *, lists_them: bool
+) -> Mapping[str, tuple[MarkUse, ...] | Unread | None]:
     tables = tables_to_read(table_flags(), saved)
-    if not tables:
-        return {}
+    if not tables or not lists_them:
+        return {" ".join(table): None for table in tables}
     with WorkerProcess() as library:
 
         def read(family: str, name: str, printed_chains: Collection[str]) -> tuple[MarkUse, ...]:

@@ -47,7 +47,7 @@ def check_mark(rules: RuleFacts, bit: int) -> Iterator[Finding]:
         yield Finding("ok", f"no rule that was read, except kube-proxy's, uses {mark}")
     yield from _other_bit_of_kube_proxy(rules.saved, bit)
     yield from _unclear([use for use in in_nftables if use.bits is None], mark)
-    yield from _unread(rules)
+    yield from _unread(rules, mark)
 
 
 def _uses(saved: Mapping[str, SavedRules]) -> Iterator[_Use]:
@@ -95,7 +95,7 @@ def _routes(rules: RuleFacts) -> Iterator[_Use]:
 def _in_nftables(rules: RuleFacts) -> list[MarkUse]:
     if isinstance(rules.foreign_tables, Unread):
         return []
-    return [use for uses in rules.foreign_tables.values() if not isinstance(uses, Unread) for use in uses]
+    return [use for uses in rules.foreign_tables.values() if isinstance(uses, tuple) for use in uses]
 
 
 def _nftables_text(use: MarkUse) -> str:
@@ -130,7 +130,7 @@ def _unclear(uses: list[MarkUse], mark: str) -> Iterator[Finding]:
         yield Finding("not checked", text, f"look for {mark} in `{command}`")
 
 
-def _unread(rules: RuleFacts) -> Iterator[Finding]:
+def _unread(rules: RuleFacts, mark: str) -> Iterator[Finding]:
     if rules.errors or not rules.saved:
         remedy = "do what point kube-proxy says about them, and run the command again"
         yield Finding("not checked", "not all rules of iptables were read: see kube-proxy", remedy)
@@ -139,6 +139,12 @@ def _unread(rules: RuleFacts) -> Iterator[Finding]:
     if isinstance(rules.foreign_tables, Unread):
         yield not_checked("nftables tables of other programs", rules.foreign_tables)
         return
+    not_listed = [table for table, found in rules.foreign_tables.items() if found is None]
+    if not_listed:
+        command = shlex.join(("nft", "list", "table", *not_listed[0].split(" ", 1)))
+        remedy = f"add --foreign-tables, which lists them with nft's library, or look for {mark} in `{command}`"
+        text = f"rules of nftables tables of other programs were not read: {', '.join(not_listed)}"
+        yield Finding("not checked", text, remedy)
     tables: dict[Unread, list[str]] = {}
     for table, found in rules.foreign_tables.items():
         if isinstance(found, Unread):

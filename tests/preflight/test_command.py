@@ -130,7 +130,7 @@ def test_node_of_kube_proxy_with_rules_of_other_programs(node: Namespace) -> Non
     node.run(["iptables-nft", "-t", "mangle", "-A", "PREROUTING", "-j", "MARK", "--set-xmark", "0x4000/0x4000"])
     with open_flows(node):
         before = machine_state(node)
-        found = preflight(node, *OBJECTS)
+        found = preflight(node, *OBJECTS, "--foreign-tables")
         assert machine_state(node) == before
     _check_other_programs(found)
     _check_flows(found)
@@ -176,7 +176,10 @@ def test_mark_in_tables_of_other_programs(node: Namespace) -> None:
     """iptables-save does not print all of table filter, and nothing of table raw, because only nft can list them."""
     node.run(["iptables-nft", "-A", "FORWARD", "-m", "mark", "--mark", "0x4000/0x4000", "-j", "ACCEPT"])
     node.run(["nft", "-f", "-"], stdin=MARKING)
-    point = preflight(node)["packet mark"]
+    assert texts(preflight(node)["packet mark"], "not checked") == [
+        "rules of nftables tables of other programs were not read: inet firewall, ip filter, ip raw"
+    ]
+    point = preflight(node, "--foreign-tables")["packet mark"]
     (finding,) = point["findings"]
     assert finding["state"] == "warning"
     assert finding["text"] == (
@@ -187,7 +190,7 @@ def test_mark_in_tables_of_other_programs(node: Namespace) -> None:
     )
     other_bit = MARKING.partition("table ip raw")[0].replace("0x4000", "0x8000")
     node.run(["nft", "-f", "-"], stdin=f"flush ruleset\n{other_bit}")
-    assert [finding["state"] for finding in preflight(node)["packet mark"]["findings"]] == ["ok"]
+    assert [finding["state"] for finding in preflight(node, "--foreign-tables")["packet mark"]["findings"]] == ["ok"]
 
 
 def _check_flows(found: dict[str, Any]) -> None:

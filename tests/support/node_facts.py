@@ -127,6 +127,7 @@ def with_findings() -> Facts:
                 MarkUse("inet firewall", "early", 0x4000, "meta mark set meta mark | 0x00004000"),
                 MarkUse("inet firewall", "early", None, "add @marks { meta mark }"),
             ),
+            "inet docker": None,
             "ip other": Unread("cannot list table ip other: Operation not permitted"),
         },
     )

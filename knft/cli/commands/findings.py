@@ -67,6 +67,8 @@ def explain(context: click.Context, /, **options: Any) -> None:  # noqa: ANN401 
              help="Manifest, directory of manifests, or - for standard input: objects to compare with.")  # fmt: skip
 @file_option("--kubeconfig", help="Kubeconfig of an API server to read the objects from, instead of -f.")
 @file_option("--config", help="kube-proxy's configuration file, with which knft would run.")
+@click.option("--foreign-tables", is_flag=True,
+              help="Also list nftables tables of other programs, to look for the masquerade bit.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
               help="text: for people; json: for programs, see knft/preflight/preflight.schema.json.")  # fmt: skip
 @partial(node_flags, needs_node=False)
@@ -77,7 +79,8 @@ def preflight(context: click.Context, /, **options: Any) -> None:  # noqa: ANN40
     It changes no rules. It needs CAP_NET_ADMIN, and CAP_NET_RAW to read the rules of iptables-legacy.
 
     Checked are the kernel, libnftables and the host's nft, base chains of other programs, kube-proxy's mode and its
-    configuration (--config), conntrack, and the bit of the packet mark. With -f or --kubeconfig, the rules in the
+    configuration (--config), conntrack, and the bit of the packet mark. nftables tables of other programs are listed
+    only with --foreign-tables. With -f or --kubeconfig, the rules in the
     kernel are compared with knft's as by `knft diff --live`, and open connections with the endpoints. Each warning and
     each problem has a remedy.
 
