@@ -4,12 +4,13 @@ from knft.apiserver.api_client import ApiClient
 from knft.apiserver.decoder import ObjectDecoder
 from knft.control.objects import PodPage
 from knft.model import addresses, described
-from knft.model.endpoint_pod import EndpointPod
+from knft.model.endpoint_pod import EndpointPod, EndpointState
 from knft.model.names import NamespacedName
+from knft.model.objects import EndpointConditions
 
 PAGE_SLICES = 20
 """How many EndpointSlices are requested at once; one has up to 1000 endpoints, and the controller writes up to 100."""
-# Built once: see api_client.
+# Built once: see api_client. The thread that imports this module first is the only one that builds decoders then.
 _DECODER = ObjectDecoder(described.EndpointSlice)
 
 
@@ -46,5 +47,13 @@ def _pod(endpoint: described.DescribedEndpoint) -> EndpointPod:
         endpoint.node_name or "",
         endpoint.pod,
         endpoint.zone_name,
-        endpoint.conditions is None or endpoint.conditions.ready is not False,
+        _state(endpoint.conditions or EndpointConditions()),
     )
+
+
+def _state(conditions: EndpointConditions) -> EndpointState:
+    if conditions.ready is not False:
+        return "ready"
+    if conditions.terminating is not True:
+        return "not ready"
+    return "serving" if conditions.serving is not False else "terminating"

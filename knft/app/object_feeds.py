@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from knft.apiserver import events
 from knft.apiserver.api_client import ApiClient
+from knft.apiserver.limits import TokenBucket
 from knft.apiserver.node import OwnNode
 from knft.apiserver.node_names import describe_nodes
 from knft.apiserver.server_url import without_credentials
@@ -40,6 +41,8 @@ log = logging.getLogger("knft")
 SETTLE_LIMIT_SECONDS = 30.0
 """How long ``--once`` waits for files that another process writes."""
 SETTLE_POLL_SECONDS = 0.2
+POD_PAGE_BURST = 100
+"""How many pages of pods commands may request at once; the requests share the rate limit of the watches."""
 
 
 class ObjectFeed(Protocol):
@@ -229,6 +232,7 @@ class ApiServerFeed:
         self._client = ApiClient(settings.client, on_response=self._record_request)
         self._node_name = config.node_name
         self._needs_pod_cidrs = config.detect_local_mode == "NodeCIDR"
+        self._pod_requests = TokenBucket(1.0, POD_PAGE_BURST)
         self._event_poster = events.EventPoster(self._client, config.node_name, on_drop=self._record_dropped_event)
         self._node: OwnNode | None = None
         self._source: ApiServerSource | None = None
@@ -306,6 +310,9 @@ class ApiServerFeed:
         """Request a page of the pods of a Service's endpoints."""
         from knft.apiserver.endpoint_pods import list_pods  # noqa: PLC0415 - few processes are ever asked
 
+        if not self._pod_requests.allow(time.monotonic()):
+            msg = f"knft requests {POD_PAGE_BURST} pages of pods at once, and one a second; run the command again"
+            raise ApiServerError(msg)
         return list_pods(self._client, service, token)
 
     def is_eligible(self) -> bool:

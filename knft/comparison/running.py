@@ -5,6 +5,7 @@ All Services are read, because they decide who owns a frontend, and only the End
 
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -141,6 +142,7 @@ class RunningExplainer:
         error is raised. ``pause`` gets seconds.
         """
         self._reader, self._read_rules, self._requires_kernel = reader, read_rules, requires_kernel
+        self._read_pods = cache(reader.pods)
         self._add_entries, self._pause = add_entries, pause
 
     def explain(self, query: Query) -> Explanation:
@@ -149,7 +151,7 @@ class RunningExplainer:
             return self._without_kernel(query)
         try:
             found, kernel = self._compared(query, self._read_rules)
-            return self._add_entries(with_pods(found, self._reader.pods), kernel)
+            return self._add_entries(with_pods(found, self._read_pods), kernel)
         except (CaptureError, KernelError, UnsupportedError) as error:
             if self._requires_kernel:
                 raise
@@ -157,7 +159,7 @@ class RunningExplainer:
             return replace(found, kernel=(state(Sentence.KERNEL_UNREAD, error=error),))
 
     def _without_kernel(self, query: Query) -> Explanation:
-        return with_pods(_explained(query, read_objects(query, self._reader, None), None), self._reader.pods)
+        return with_pods(_explained(query, read_objects(query, self._reader, None), None), self._read_pods)
 
     def _compared(
         self,

@@ -25,6 +25,8 @@ from knft.model.objects import EndpointSlice, Service
 
 MAX_LISTS = 5
 """How often all pieces are read, if Services are deleted meanwhile."""
+MAX_POD_PAGES = 200
+"""At most so many pages of pods are read, each of 20 EndpointSlices; a page takes 5 s at most."""
 _Piece = TypeVar("_Piece", ServicePiece, SlicePiece)
 _Item = TypeVar("_Item")
 
@@ -87,7 +89,7 @@ class ObjectReader:
         """
         found: list[EndpointPod] = []
         token = ""
-        while True:
+        for _ in range(MAX_POD_PAGES):
             page = decode(self._ask(pods_path(service, token)), PodPage)
             if page.problem:
                 raise ControlError(page.problem)
@@ -95,3 +97,5 @@ class ObjectReader:
             token = page.token
             if not token:
                 return tuple(found)
+        msg = f"the API server's list of EndpointSlices has more than {MAX_POD_PAGES} pages"
+        raise ControlError(msg)

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from knft.decide.endpoints import applied_hints
-from knft.explain.explanation import EndpointState, EndpointUse
+from knft.explain.explanation import EndpointUse
 from knft.explain.sentences import Sentence, Statement, state
 from knft.model.endpoint import Endpoint
+from knft.model.endpoint_pod import EndpointState
 from knft.model.node import NodeView
 from knft.model.plan import ServicePlan
 

@@ -6,10 +6,8 @@ from msgspec import Struct
 
 from knft.explain.outcomes import ClientOutcome
 from knft.explain.sentences import Statement
+from knft.model.endpoint_pod import EndpointState
 from knft.protocols import Protocol
-
-EndpointState = Literal["ready", "not ready", "serving", "terminating"]
-"""The state of an endpoint by its conditions."""
 
 
 class ExplainedFrontend(Struct, frozen=True):
@@ -113,7 +111,7 @@ class Explanation(Struct, frozen=True):
     """What WHAT is, and what its packets get.
 
     ``found`` is false if no Service, frontend or endpoint is WHAT. ``conclusion`` are the statements of the first
-    line. ``source`` names where frontends and endpoints come from, ``warnings`` problems of the node's settings.
+    line. ``source`` names where frontends and endpoints come from, ``warnings`` what may be wrong or missing.
     ``outcomes`` are those of packets to WHAT if it is an address that is no frontend. ``kernel`` tells whether the
     kernel's rules agree, empty unless they were compared. ``sync`` tells why the running knft may not have brought its
     objects in force, empty if it has. ``pinned`` are the endpoints of the client of --client. ``version`` is the

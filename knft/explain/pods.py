@@ -23,16 +23,22 @@ def with_pods(found: Explanation, read: ReadPods) -> Explanation:
     services = list(dict.fromkeys(_service(port) for port in found.ports if port.endpoints))
     indexes: dict[NamespacedName, _Index] = {}
     problem = ""
-    try:
-        for service in services[:MAX_SERVICES]:
+    for service in services:
+        if len(indexes) == MAX_SERVICES:
+            problem = f"they are requested for {MAX_SERVICES} Services at most"
+            break
+        try:
             indexes[service] = _index(read(service))
-    except ControlError as error:
-        problem = f"pods, and zones of other nodes, are missing: {error}"
-    else:
-        if len(services) > MAX_SERVICES:
-            problem = f"pods, and zones of other nodes, are missing for all but the first {MAX_SERVICES} Services"
+        except ControlError as error:
+            problem = str(error)
+            break
     ports = tuple(_with_pods(port, indexes.get(_service(port), {})) for port in found.ports)
-    return replace(found, ports=ports, warnings=(*found.warnings, *([problem] if problem else [])))
+    missing = services[len(indexes) :]
+    if not missing:
+        return replace(found, ports=ports)
+    others = f" and {len(missing) - 1} more" if missing[1:] else ""
+    warning = f"pods, and zones of other nodes, are missing for {missing[0]}{others}: {problem}"
+    return replace(found, ports=ports, warnings=(*found.warnings, warning))
 
 
 def _service(port: ExplainedPort) -> NamespacedName:
@@ -52,11 +58,16 @@ def _with_pods(port: ExplainedPort, index: _Index) -> ExplainedPort:
 
 
 def _with_pod(endpoint: ExplainedEndpoint, index: _Index) -> ExplainedEndpoint:
-    """Return an endpoint with its pod and zone; without, if it is not known which pod of its address it is."""
+    """Return an endpoint with its pod and zone; without a pod, if several pods have its address and its state."""
     pods = set(index.get((endpoint.endpoint.rpartition(":")[0].strip("[]"), endpoint.node), ()))
     if len(pods) > 1:
-        pods = {pod for pod in pods if pod.is_ready == (endpoint.state == "ready")}
-    if len(pods) != 1:
-        return endpoint
-    (pod,) = pods
-    return replace(endpoint, pod=pod.pod, zone=pod.zone or endpoint.zone)
+        pods = {pod for pod in pods if pod.state == endpoint.state}
+    return replace(
+        endpoint,
+        pod=_common({pod.pod for pod in pods}) or endpoint.pod,
+        zone=_common({pod.zone for pod in pods}) or endpoint.zone,
+    )
+
+
+def _common(values: set[str]) -> str:
+    return values.pop() if len(values) == 1 else ""

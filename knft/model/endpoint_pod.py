@@ -1,13 +1,18 @@
-"""EndpointPod: what only people read of an endpoint, as the running knft requests it from the API server."""
+"""EndpointPod: the pod and the zone of an endpoint, for people."""
+
+from typing import Literal
 
 from msgspec import Struct
 
+EndpointState = Literal["ready", "not ready", "serving", "terminating"]
+"""The state of an endpoint by its conditions."""
+
 
 class EndpointPod(Struct, frozen=True):
-    """The pod and the zone of an endpoint, "" if its EndpointSlice has none; ``is_ready`` is its condition."""
+    """The pod and the zone of an endpoint, "" if its EndpointSlice has none; ``state`` is that of its conditions."""
 
     address: str
     node: str
     pod: str
     zone: str
-    is_ready: bool
+    state: EndpointState

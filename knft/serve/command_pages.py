@@ -93,7 +93,10 @@ class CommandPages:
     def _pod_requests(self) -> "PodRequests":
         from knft.serve.pod_requests import PodRequests  # noqa: PLC0415
 
-        return PodRequests(self._source.list_pods)
+        return PodRequests(self._source.list_pods, self._has_endpoints)
+
+    def _has_endpoints(self, service: NamespacedName) -> bool:
+        return any(state.slices(service) for state in self._status_sources().daemon.states.values())
 
     def _status(self) -> Response:
         from knft.serve.status import read_status  # noqa: PLC0415

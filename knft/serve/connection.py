@@ -32,8 +32,9 @@ REQUEST_SECONDS = 10.0
 """Timeout for receiving the request, again for a response that comes later, and again for the client to read it."""
 
 Handler = Callable[[Request], "Response | asyncio.Future[Response]"]
-"""Returns the response to a request, or a future of the loop that gets it within ``REQUEST_SECONDS``."""
-_Made = TypeVar("_Made")
+"""Returns the response to a request, or a future of the loop; without it after ``REQUEST_SECONDS``, the client is
+disconnected."""
+_Result = TypeVar("_Result")
 
 
 class Connection(asyncio.Protocol):
@@ -101,18 +102,18 @@ class Connection(asyncio.Protocol):
         except BadRequestError as error:
             self._send(Request("GET", ""), status_response(error.status))
             return
-        response = self._made(request, lambda: self._handler(request))
-        if isinstance(response, Response):
-            self._send(request, response)
+        found = self._result_or_error(request, lambda: self._handler(request))
+        if isinstance(found, Response):
+            self._send(request, found)
             return
         self._end_request()
-        self._response = response
-        response.add_done_callback(partial(self._send_result, request))
+        self._response = found
+        found.add_done_callback(partial(self._send_result, request))
 
-    def _made(self, request: Request, make: Callable[[], _Made]) -> "_Made | Response":
-        """Return what ``make`` returns, or the response to a request that ends in an error of knft."""
+    def _result_or_error(self, request: Request, call: Callable[[], _Result]) -> "_Result | Response":
+        """Return the result of ``call``, or the response to a request that ends in an error of knft."""
         try:
-            return make()
+            return call()
         except Exception as error:
             exit_if_out_of_memory(error)
             log.exception("%s: unexpected error while serving %r; please report this", self._name, request.path)
@@ -120,7 +121,7 @@ class Connection(asyncio.Protocol):
 
     def _send_result(self, request: Request, response: "asyncio.Future[Response]") -> None:
         if not response.cancelled():
-            self._send(request, self._made(request, response.result))
+            self._send(request, self._result_or_error(request, response.result))
 
     def _end_request(self) -> None:
         """Ignore what the client sends from now on, and start the next timeout."""

@@ -1,4 +1,4 @@
-"""Answers requests for the pods of endpoints: the API server is asked in another thread, so no other client waits."""
+"""Answers requests for the pods of endpoints; another thread waits for the API server, so no other client does."""
 
 import asyncio
 import re
@@ -13,6 +13,7 @@ import msgspec
 from knft.control.messages import PODS_PATH
 from knft.control.objects import PodPage
 from knft.errors import ApiServerError
+from knft.memory_errors import exit_if_out_of_memory
 from knft.model.names import NamespacedName
 from knft.serve.http_message import JSON, Response, status_response
 
@@ -22,46 +23,77 @@ ListPods = Callable[[NamespacedName, str], PodPage]
 _PATH = re.compile(rf"{PODS_PATH}([a-z0-9](?:[-a-z0-9]*[a-z0-9])?)/([a-z0-9](?:[-a-z0-9]*[a-z0-9])?)/([^/]*)")
 
 
-class PodRequests:
-    """Asks the API server for the pods of endpoints, one page at a time, and keeps none."""
+MAX_WAITING = 4
+"""How many requests may wait for the API server; those of clients that have disconnected count."""
+ANSWER_SECONDS = 5.0
+"""When a client gets the answer that the API server has not answered; commands wait for 10 s."""
+_BUSY = "knft is waiting for the API server for other commands; run the command again"
+_NO_ANSWER = f"the API server has not answered within {ANSWER_SECONDS:.0f} s"
 
-    def __init__(self, list_pods: ListPods) -> None:
-        """``list_pods`` may block; it raises ApiServerError if the API server does not answer."""
+
+class PodRequests:
+    """Requests the pods of endpoints from the API server, one page at a time, and keeps none."""
+
+    def __init__(self, list_pods: ListPods, has_endpoints: Callable[[NamespacedName], bool]) -> None:
+        """``list_pods`` may block; it raises ApiServerError if the API server does not answer.
+
+        ``has_endpoints`` tells whether a Service has EndpointSlices; of no others, pods are requested.
+        """
         self._list_pods = list_pods
+        self._has_endpoints = has_endpoints
         self._lock = threading.Lock()
+        self._waiting = 0
 
     def respond(self, path: str) -> "Response | asyncio.Future[Response]":
-        """Return the future response to a request for ``path``; call this only in the thread of an event loop."""
+        """Return the response to a request for ``path``, or its future; call this only in the thread of the loop."""
         found = _PATH.fullmatch(path)
         if found is None:
             return status_response(HTTPStatus.NOT_FOUND)
-        namespace, name, token = found.groups()
+        service, token = NamespacedName(found[1], found[2]), unquote(found[3])
+        if not self._has_endpoints(service):
+            return _page(PodPage())
+        if self._waiting >= MAX_WAITING:
+            return _page(PodPage(problem=_BUSY))
         loop = asyncio.get_running_loop()
         response: asyncio.Future[Response] = loop.create_future()
+        loop.call_later(ANSWER_SECONDS, _set_result, response, _page(PodPage(problem=_NO_ANSWER)))
+        self._waiting += 1
 
-        def read() -> None:
-            result = self._read(NamespacedName(namespace, name), unquote(token))
+        def end(result: Response | Exception | None) -> None:
+            self._waiting -= 1
+            _set_result(response, result)
+
+        def request() -> None:
+            result = self._request(service, token, response.done)
             with suppress(RuntimeError):  # The loop is closed.
-                loop.call_soon_threadsafe(_set_result, response, result)
+                loop.call_soon_threadsafe(end, result)
 
         # A daemon thread: it must not delay the end of the process.
-        threading.Thread(target=read, name="endpoint-pods", daemon=True).start()
+        threading.Thread(target=request, name="endpoint-pods", daemon=True).start()
         return response
 
-    def _read(self, service: NamespacedName, token: str) -> Response | Exception:
+    def _request(
+        self, service: NamespacedName, token: str, is_too_late: Callable[[], bool]
+    ) -> Response | Exception | None:
         try:
             with self._lock:
-                page = self._list_pods(service, token)
+                if is_too_late():
+                    return None
+                return _page(self._list_pods(service, token))
         except ApiServerError as error:
-            page = PodPage(problem=str(error))
+            return _page(PodPage(problem=str(error)))
         except Exception as error:  # noqa: BLE001 - raised in the thread of the loop
+            exit_if_out_of_memory(error)
             return error
-        return Response(HTTPStatus.OK, msgspec.json.encode(page), JSON)
 
 
-def _set_result(response: "asyncio.Future[Response]", result: Response | Exception) -> None:
-    if response.cancelled():
-        return  # The client is gone.
+def _page(page: PodPage) -> Response:
+    return Response(HTTPStatus.OK, msgspec.json.encode(page), JSON)
+
+
+def _set_result(response: "asyncio.Future[Response]", result: Response | Exception | None) -> None:
+    if response.done() or result is None:
+        return  # The client has disconnected, or was told that there is no answer.
     if isinstance(result, Response):
         response.set_result(result)
     else:

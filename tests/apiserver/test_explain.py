@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from knft.apiserver.endpoint_pods import decode_pods
 from tests.support.api_server_knft import NODE, ApiServerKnft
 from tests.support.fake_api.cluster import endpoint_slice, service
 from tests.support.fake_api.responses import never_respond, respond_status
@@ -75,7 +76,9 @@ def test_explanation_without_an_answer_of_the_api_server_says_what_is_missing(
     assert [(each["endpoint"], each["pod"], each["zone"]) for each in port["endpoints"]] == [
         ("10.244.1.5:8080", "", "")
     ]
-    assert found["warnings"] == ["pods, and zones of other nodes, are missing: the server answered 403: not for you"]
+    assert found["warnings"] == [
+        "pods, and zones of other nodes, are missing for default/web: the server answered 403: not for you"
+    ]
     assert [each["kind"] for each in found["kernel"]] == ["kernel_equal"]
 
 
@@ -101,9 +104,32 @@ def test_no_other_command_waits_for_the_api_server(knft: ApiServerKnft, server: 
     explaining = knft.namespace.popen([*KNFT, "explain", "web", "-o", "json"], stdout=subprocess.PIPE)
     server.wait_for_request("list endpointslices")
     assert json.loads(knft.namespace.run([*KNFT, "status", "-o", "json"]).stdout)["problem"] == ""
-    assert explaining.poll() is None
     server.released.set()
     found = json.loads(explaining.communicate(timeout=TIMEOUT)[0])
     assert found["ports"]
     (warning,) = found["warnings"]
-    assert warning.startswith(f"pods, and zones of other nodes, are missing: {server.url}: ")
+    assert warning.startswith("pods, and zones of other nodes, are missing for default/web: ")
+
+
+def test_conditions_and_owners_of_endpoints_are_decoded() -> None:
+    """An object that is no EndpointSlice hides no other; a wrong value hides the pod only."""
+    conditions: tuple[tuple[dict[str, bool], str], ...] = (
+        ({}, "ready"),
+        ({"ready": False}, "not ready"),
+        ({"ready": False, "terminating": True}, "serving"),
+        ({"ready": False, "serving": False, "terminating": True}, "terminating"),
+    )
+    first = _described("web-1", "web", *(f"10.244.0.{number}" for number in range(len(conditions))))
+    for endpoint, (values, _) in zip(first["endpoints"], conditions, strict=True):
+        endpoint["conditions"] = values
+    first["endpoints"][0] |= {"targetRef": {"kind": "Node", "name": "n"}, "zone": None}
+    first["endpoints"][1] |= {"targetRef": "wrong", "conditions": None}
+    items = [{"metadata": {"name": "no-slice"}}, first, {**_described("web-2", "web"), "endpoints": None}]
+    page = decode_pods(json.dumps({"metadata": {"continue": "more"}, "items": items}).encode())
+    assert [(pod.pod, pod.zone, pod.state) for pod in page.pods] == [
+        ("", "", "ready"),
+        ("", "zone-1", "ready"),
+        ("web-1-pod-2", "zone-2", "serving"),
+        ("web-1-pod-3", "zone-3", "terminating"),
+    ]
+    assert page.token == "more"  # noqa: S105 - of a page

@@ -13,15 +13,18 @@ from knft.control.objects import PodPage, pods_path
 from knft.errors import ApiServerError
 from knft.model.endpoint_pod import EndpointPod
 from knft.model.names import NamespacedName
+from knft.serve import pod_requests
 from knft.serve.http_thread import HttpThread
-from knft.serve.pod_requests import ListPods, PodRequests
+from knft.serve.pod_requests import MAX_WAITING, ListPods, PodRequests
 from knft.serve.timestamp import now
 from tests.support.http_client import http_request
-from tests.support.waiting import TIMEOUT
+from tests.support.waiting import TIMEOUT, wait_until
 
 LOOPBACK = "127.0.0.1"
 WEB = NamespacedName("shop", "web")
-POD = EndpointPod("10.244.1.5", "node-1", "web-0", "zone-a", is_ready=True)
+POD = EndpointPod("10.244.1.5", "node-1", "web-0", "zone-a", "ready")
+API = NamespacedName("shop", "api")
+PAGE = msgspec.json.encode(PodPage((POD,)))
 
 
 @contextmanager
@@ -30,7 +33,7 @@ def _server(list_pods: ListPods) -> Iterator[int]:
     thread = HttpThread(now)
     listening = socket.create_server((LOOPBACK, 0))
     listening.setblocking(False)  # noqa: FBT003 - the socket's own
-    requests = PodRequests(list_pods)
+    requests = PodRequests(list_pods, lambda service: service.name != "unknown")
     thread.call_soon(lambda: thread.listen(listening, lambda request: requests.respond(request.path), "pods"))
     thread.start()
     try:
@@ -69,6 +72,15 @@ def test_names_that_are_no_services_are_not_requested(name: str) -> None:
         for path in (f"/objects/pods/shop/{name}/", f"/objects/pods/{name}/web/"):
             assert http_request(LOOPBACK, port, path.encode().decode("latin-1")).status in {400, 404}
     assert asked == []
+
+
+def test_pods_of_a_service_without_slices_are_not_requested() -> None:
+    def list_pods(_: NamespacedName, __: str) -> PodPage:
+        pytest.fail("a request")
+
+    with _server(list_pods) as port:
+        answer = http_request(LOOPBACK, port, pods_path(NamespacedName("shop", "unknown")))
+    assert msgspec.json.decode(answer.body, type=PodPage) == PodPage()
 
 
 def test_error_of_the_api_server_is_in_the_answer(caplog: pytest.LogCaptureFixture) -> None:
@@ -117,7 +129,7 @@ def test_client_that_goes_away_gets_no_answer(caplog: pytest.LogCaptureFixture) 
         assert http_request(LOOPBACK, port, "/other").status == 404
         is_gone.set()
         # The requests have one lock, so this answer comes after the first one.
-        assert http_request(LOOPBACK, port, pods_path(NamespacedName("shop", "api"))).status == 200
+        assert http_request(LOOPBACK, port, pods_path(API)).status == 200
     assert not caplog.records
 
 
@@ -142,3 +154,43 @@ def test_further_request_of_a_waiting_client_is_ignored() -> None:
         answer = b"".join(iter(lambda: client.recv(4096), b""))
     assert answer.count(b"HTTP/1.1 200 OK") == 1
     assert asked == [WEB]
+
+
+def test_clients_that_disconnect_leave_few_threads_and_no_requests() -> None:
+    """Only the first one has sent its request; the others that wait count, until that is answered."""
+    asked: list[NamespacedName] = []
+    is_asked, may_answer = threading.Event(), threading.Event()
+
+    def list_pods(service: NamespacedName, _: str) -> PodPage:
+        asked.append(service)
+        is_asked.set()
+        assert may_answer.wait(TIMEOUT)
+        return PodPage((POD,))
+
+    with _server(list_pods) as port:
+        for _ in range(3 * MAX_WAITING):
+            with socket.create_connection((LOOPBACK, port)) as client:
+                client.sendall(f"GET {pods_path(WEB)} HTTP/1.1\r\n\r\n".encode())
+                assert is_asked.wait(TIMEOUT)
+            assert http_request(LOOPBACK, port, "/other").status == 404
+        assert len([thread for thread in threading.enumerate() if thread.name == "endpoint-pods"]) == MAX_WAITING
+        busy = http_request(LOOPBACK, port, pods_path(WEB))
+        assert "for other commands" in msgspec.json.decode(busy.body, type=PodPage).problem
+        may_answer.set()
+        wait_until(lambda: http_request(LOOPBACK, port, pods_path(API)).body == PAGE, "the threads do not end")
+    assert asked == [WEB, API]
+
+
+def test_client_is_told_that_the_api_server_has_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pod_requests, "ANSWER_SECONDS", 0.2)
+    may_answer = threading.Event()
+
+    def list_pods(_: NamespacedName, __: str) -> PodPage:
+        assert may_answer.wait(TIMEOUT)
+        return PodPage((POD,))
+
+    with _server(list_pods) as port:
+        answer = http_request(LOOPBACK, port, pods_path(WEB))
+        may_answer.set()
+    page = msgspec.json.decode(answer.body, type=PodPage)
+    assert page == PodPage(problem="the API server has not answered within 5 s")
