@@ -1,10 +1,9 @@
 """ConnectionDrainer: when it ends which connections, with how many requests, and that syncs do not wait for it."""
 
-import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 from msgspec import structs
@@ -20,6 +19,7 @@ from tests.support.conntrack_entries import Entry, add_entries, add_many_entries
 from tests.support.fake_clock import FakeClock
 from tests.support.kernel_harness import CONFIG, KernelHarness, service, slices
 from tests.support.lab.namespace import Namespace
+from tests.support.lab.plan import Version
 from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.kernel
@@ -268,34 +268,72 @@ def _run_in_thread(namespace: Namespace, function: Callable[[], object]) -> thre
     return thread
 
 
+def _web_with_ports(numbers: Iterable[int]) -> list[dict[str, Any]]:
+    """Return the Service with a slice, and a port, for each of some endpoints."""
+    objects = _web([])
+    for number in range(1, MAX_FILTERED_DUMPS + 3):
+        for each in slices("web", [number] if number in numbers else [], port=8080 + number):
+            metadata = each["metadata"] | {"name": f"{each['metadata']['name']}-{number}"}
+            objects.append(each | {"metadata": metadata})
+    return objects
+
+
+class ManyConnections(NamedTuple):
+    """Deleted endpoints, the endpoint of 100 000 other connections, and whether Python looks at those."""
+
+    version: Version
+    deleted: int
+    other_endpoint: tuple[str, int]
+    are_others_read: bool
+
+
+MANY_CONNECTIONS = {
+    "IPv4": ManyConnections(4, 1, ("10.244.2.200", 8081), are_others_read=False),
+    "IPv4, many endpoints": ManyConnections(4, MAX_FILTERED_DUMPS + 1, ("10.244.2.200", 8081), are_others_read=True),
+    "IPv6": ManyConnections(6, 1, ("fd00:10:244:2::200", 8080), are_others_read=False),
+    "IPv6, same port": ManyConnections(6, 1, ("fd00:10:244:2::200", 8081), are_others_read=True),
+    "IPv6, many ports": ManyConnections(6, MAX_FILTERED_DUMPS + 1, ("fd00:10:244:2::200", 8080), are_others_read=True),
+}
+
+
+@pytest.mark.parametrize("case", MANY_CONNECTIONS.values(), ids=MANY_CONNECTIONS.keys())
 def test_syncs_continue_while_100_000_other_connections_exist(
-    drained: Drained, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+    case: ManyConnections, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Python looks at the connections to the deleted endpoint only, and in another thread than syncs."""
+    """Syncs begin and end in the middle of a dump, which another thread makes; they list no entries."""
     if int(namespace.read_sysctl("net.netfilter.nf_conntrack_max")) < 2 * OTHERS:
         pytest.fail("net.netfilter.nf_conntrack_max is too small on this host")
-    add_many_entries(OTHERS, WEB, [_address(2)], "TCP")
-    add_many_entries(100, WEB, [_address(1)], "TCP", "12.0.0.0")
-    seen: list[bytes] = []
+    drained = Drained(namespace)
+    numbers = range(1, case.deleted + 2)
+    drained.sync(*_web_with_ports(numbers))
+    frontend, pods = (WEB, "10.244.2.{}") if case.version == 4 else (("fd00:10:96::10", 80), "fd00:10:244:2::{}")
+    add_many_entries(OTHERS, frontend, [case.other_endpoint], "TCP")
+    endpoints = [(pods.format(number), 8080 + number) for number in numbers[:-1]]
+    first_client = "12.0.0.0" if case.version == 4 else "2001:db8:12::"
+    add_many_entries(100, frontend, endpoints, "TCP", first_client)
+    drained.sync(*_web_with_ports(numbers[-1:]))
+    drained.clock.now += GRACE_SECONDS
+    pass_paused, syncs_ended = threading.Event(), threading.Event()
+    readers: list[threading.Thread] = []
     contain = LostConnections.contain
 
     def count(lost: Any, original_destination: bytes, reply_source: bytes, addresses: Any) -> bool:
-        seen.append(reply_source)
+        readers.append(threading.current_thread())
+        pass_paused.set()
+        assert syncs_ended.wait(TIMEOUT)
         return contain(lost, original_destination, reply_source, addresses)
 
     monkeypatch.setattr(LostConnections, "contain", count)
-    drained.sync(*_web([2]))
-    drained.clock.now += GRACE_SECONDS
     thread = _run_in_thread(namespace, drained.drainer.run_due_passes)
-    for syncs in itertools.count():
-        if not thread.is_alive():
-            break
-        drained.harness.apply(*_web([1, 2][: 1 + syncs % 2], "keep", "other", 11))
-        for proxier in drained.harness.proxiers.values():
-            proxier.sync()
-    assert syncs >= 1
+    assert pass_paused.wait(TIMEOUT)
+    for endpoint in (1, 2):
+        drained.sync(*_web([endpoint], "keep", "other", 11))
+    assert not drained.ended
+    syncs_ended.set()
+    thread.join(TIMEOUT)
     assert drained.ended == [100]
-    assert len(seen) == 2 * 100
+    # Each entry of the dump once, and those to delete once more.
+    assert readers == [thread] * (2 * 100 + OTHERS * case.are_others_read)
     assert int(namespace.read_sysctl("net.netfilter.nf_conntrack_count")) == OTHERS
 
 
