@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, NamedTuple, NoReturn
 
 import pytest
@@ -15,7 +15,8 @@ from knft.kernel.addresses import local_addresses
 from knft.kernel.conntrack import FlowDump, FlowTable
 from knft.sync.connection_drainer import GRACE_SECONDS, MAX_FILTERED_DUMPS, MAX_REPEAT_SECONDS, ConnectionDrainer
 from knft.sync.flow_cleaner import FlowCleaner
-from tests.support.conntrack_entries import Entry, add_entries, add_many_entries, client_endpoints, listed_entries
+from tests.support.conntrack_entries import Entry, add_entries, client_endpoints, listed_entries
+from tests.support.draining import MANY, connect_to_endpoints, connect_to_other_endpoint, drained_service
 from tests.support.fake_clock import FakeClock
 from tests.support.kernel_harness import CONFIG, KernelHarness, service, slices
 from tests.support.lab.namespace import Namespace
@@ -268,31 +269,20 @@ def _run_in_thread(namespace: Namespace, function: Callable[[], object]) -> thre
     return thread
 
 
-def _web_with_ports(numbers: Iterable[int]) -> list[dict[str, Any]]:
-    """Return the Service with a slice, and a port, for each of some endpoints."""
-    objects = _web([])
-    for number in range(1, MAX_FILTERED_DUMPS + 3):
-        for each in slices("web", [number] if number in numbers else [], port=8080 + number):
-            metadata = each["metadata"] | {"name": f"{each['metadata']['name']}-{number}"}
-            objects.append(each | {"metadata": metadata})
-    return objects
-
-
 class ManyConnections(NamedTuple):
-    """Deleted endpoints, the endpoint of 100 000 other connections, and whether Python looks at those."""
+    """Deleted endpoints, and whether Python looks at the 100 000 connections to another one with the port of 1."""
 
     version: Version
-    deleted: int
-    other_endpoint: tuple[str, int]
+    deleted: Collection[int]
     are_others_read: bool
 
 
 MANY_CONNECTIONS = {
-    "IPv4": ManyConnections(4, 1, ("10.244.2.200", 8081), are_others_read=False),
-    "IPv4, many endpoints": ManyConnections(4, MAX_FILTERED_DUMPS + 1, ("10.244.2.200", 8081), are_others_read=True),
-    "IPv6": ManyConnections(6, 1, ("fd00:10:244:2::200", 8080), are_others_read=False),
-    "IPv6, same port": ManyConnections(6, 1, ("fd00:10:244:2::200", 8081), are_others_read=True),
-    "IPv6, many ports": ManyConnections(6, MAX_FILTERED_DUMPS + 1, ("fd00:10:244:2::200", 8080), are_others_read=True),
+    "IPv4": ManyConnections(4, [1], are_others_read=False),
+    "IPv4, many endpoints": ManyConnections(4, MANY, are_others_read=True),
+    "IPv6": ManyConnections(6, [2], are_others_read=False),
+    "IPv6, same port": ManyConnections(6, [1], are_others_read=True),
+    "IPv6, many ports": ManyConnections(6, MANY, are_others_read=True),
 }
 
 
@@ -303,15 +293,11 @@ def test_syncs_continue_while_100_000_other_connections_exist(
     """Syncs begin and end in the middle of a dump, which another thread makes; they list no entries."""
     if int(namespace.read_sysctl("net.netfilter.nf_conntrack_max")) < 2 * OTHERS:
         pytest.fail("net.netfilter.nf_conntrack_max is too small on this host")
-    drained = Drained(namespace)
-    numbers = range(1, case.deleted + 2)
-    drained.sync(*_web_with_ports(numbers))
-    frontend, pods = (WEB, "10.244.2.{}") if case.version == 4 else (("fd00:10:96::10", 80), "fd00:10:244:2::{}")
-    add_many_entries(OTHERS, frontend, [case.other_endpoint], "TCP")
-    endpoints = [(pods.format(number), 8080 + number) for number in numbers[:-1]]
-    first_client = "12.0.0.0" if case.version == 4 else "2001:db8:12::"
-    add_many_entries(100, frontend, endpoints, "TCP", first_client)
-    drained.sync(*_web_with_ports(numbers[-1:]))
+    drained, left = Drained(namespace), MANY.stop
+    drained.sync(*drained_service({*case.deleted, left}))
+    connect_to_other_endpoint(case.version, OTHERS)
+    connect_to_endpoints(case.version, case.deleted, 100)
+    drained.sync(*drained_service({left}))
     drained.clock.now += GRACE_SECONDS
     pass_paused, syncs_ended = threading.Event(), threading.Event()
     readers: list[threading.Thread] = []
