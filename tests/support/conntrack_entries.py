@@ -13,6 +13,8 @@ from tests.support.lab.plan import Version
 
 TIMEOUT_SECONDS = 600
 PROTOCOL_NUMBERS = {"TCP": socket.IPPROTO_TCP, "UDP": socket.IPPROTO_UDP, "SCTP": socket.IPPROTO_SCTP}
+FIRST_CLIENTS: dict[Version, str] = {4: "11.0.0.0", 6: "2001:db8:11::"}
+"""The first of many clients."""
 _FAMILIES: dict[Version, int] = {4: int(socket.AF_INET), 6: int(socket.AF_INET6)}
 
 
@@ -88,20 +90,22 @@ def add_many_entries(
     original_destination: tuple[str, int],
     reply_sources: Iterable[tuple[str, int]],
     protocol: str = "UDP",
-    first_client: str = "11.0.0.0",
+    first_client: str = "",
 ) -> None:
-    """Create ``count`` IPv4 flows to one frontend, each from another client, with the endpoints in turn."""
+    """Create ``count`` flows to one frontend, each from another client, with the endpoints in turn."""
     sources = [(ipaddress.ip_address(address).packed, struct.pack("!H", port)) for address, port in reply_sources]
     service_address, service_port = (
         ipaddress.ip_address(original_destination[0]).packed,
         struct.pack("!H", original_destination[1]),
     )
+    version: Version = 6 if ":" in original_destination[0] else 4
+    family, first_address = _FAMILIES[version], ipaddress.ip_address(first_client or FIRST_CLIENTS[version])
     client_port, number_of_protocol = struct.pack("!H", 4711), PROTOCOL_NUMBERS[protocol]
-    with NFCTSocket(nfgen_family=int(socket.AF_INET)) as conntrack:
+    with NFCTSocket(nfgen_family=family) as conntrack:
         for first in range(0, count, 100):
             requests = []
             for number in range(first, min(first + 100, count)):
-                client = (ipaddress.ip_address(first_client) + number).packed
+                client = (first_address + number).packed
                 endpoint, endpoint_port = sources[number % len(sources)]
                 attributes = _tuple_attribute(
                     1, client, service_address, client_port, service_port, protocol=number_of_protocol
@@ -111,14 +115,15 @@ def add_many_entries(
                 )
                 attributes += messages._attribute(7, struct.pack("!I", TIMEOUT_SECONDS))
                 # NLM_F_REQUEST, NLM_F_CREATE and NLM_F_EXCL, without NLM_F_ACK.
-                requests.append(messages._request(messages.FLOW, 0x601, number, int(socket.AF_INET), attributes))
+                requests.append(messages._request(messages.FLOW, 0x601, number, family, attributes))
             conntrack.sendto(b"".join(requests), (0, 0))
 
 
 def _tuple_attribute(
     kind: int, source: bytes, destination: bytes, source_port: bytes, destination_port: bytes, *, protocol: int
 ) -> bytes:
-    network = messages._attribute(1, source) + messages._attribute(2, destination)
+    first = 1 if len(source) == len(ipaddress.IPv4Address(0).packed) else 3  # CTA_IP_V4_SRC, CTA_IP_V6_SRC
+    network = messages._attribute(first, source) + messages._attribute(first + 1, destination)
     transport = messages._attribute(1, bytes([protocol]))
     transport += messages._attribute(2, source_port) + messages._attribute(3, destination_port)
     return messages._nested(kind, messages._nested(1, network) + messages._nested(2, transport))

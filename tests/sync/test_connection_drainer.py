@@ -1,10 +1,9 @@
 """ConnectionDrainer: when it ends which connections, with how many requests, and that syncs do not wait for it."""
 
-import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 from msgspec import structs
@@ -16,10 +15,12 @@ from knft.kernel.addresses import local_addresses
 from knft.kernel.conntrack import FlowDump, FlowTable
 from knft.sync.connection_drainer import GRACE_SECONDS, MAX_FILTERED_DUMPS, MAX_REPEAT_SECONDS, ConnectionDrainer
 from knft.sync.flow_cleaner import FlowCleaner
-from tests.support.conntrack_entries import Entry, add_entries, add_many_entries, client_endpoints, listed_entries
+from tests.support.conntrack_entries import Entry, add_entries, client_endpoints, listed_entries
+from tests.support.draining import MANY, connect_to_endpoints, connect_to_other_endpoint, drained_service
 from tests.support.fake_clock import FakeClock
 from tests.support.kernel_harness import CONFIG, KernelHarness, service, slices
 from tests.support.lab.namespace import Namespace
+from tests.support.lab.plan import Version
 from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.kernel
@@ -268,34 +269,57 @@ def _run_in_thread(namespace: Namespace, function: Callable[[], object]) -> thre
     return thread
 
 
+class ManyConnections(NamedTuple):
+    """Deleted endpoints, and whether Python looks at the 100 000 connections to another one with the port of 1."""
+
+    version: Version
+    deleted: Collection[int]
+    are_others_read: bool
+
+
+MANY_CONNECTIONS = {
+    "IPv4": ManyConnections(4, [1], are_others_read=False),
+    "IPv4, many endpoints": ManyConnections(4, MANY, are_others_read=True),
+    "IPv6": ManyConnections(6, [2], are_others_read=False),
+    "IPv6, same port": ManyConnections(6, [1], are_others_read=True),
+    "IPv6, many ports": ManyConnections(6, MANY, are_others_read=True),
+}
+
+
+@pytest.mark.parametrize("case", MANY_CONNECTIONS.values(), ids=MANY_CONNECTIONS.keys())
 def test_syncs_continue_while_100_000_other_connections_exist(
-    drained: Drained, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
+    case: ManyConnections, namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Python looks at the connections to the deleted endpoint only, and in another thread than syncs."""
+    """Syncs begin and end in the middle of a dump, which another thread makes; they list no entries."""
     if int(namespace.read_sysctl("net.netfilter.nf_conntrack_max")) < 2 * OTHERS:
         pytest.fail("net.netfilter.nf_conntrack_max is too small on this host")
-    add_many_entries(OTHERS, WEB, [_address(2)], "TCP")
-    add_many_entries(100, WEB, [_address(1)], "TCP", "12.0.0.0")
-    seen: list[bytes] = []
+    drained, left = Drained(namespace), MANY.stop
+    drained.sync(*drained_service({*case.deleted, left}))
+    connect_to_other_endpoint(case.version, OTHERS)
+    connect_to_endpoints(case.version, case.deleted, 100)
+    drained.sync(*drained_service({left}))
+    drained.clock.now += GRACE_SECONDS
+    pass_paused, syncs_ended = threading.Event(), threading.Event()
+    readers: list[threading.Thread] = []
     contain = LostConnections.contain
 
     def count(lost: Any, original_destination: bytes, reply_source: bytes, addresses: Any) -> bool:
-        seen.append(reply_source)
+        readers.append(threading.current_thread())
+        pass_paused.set()
+        assert syncs_ended.wait(TIMEOUT)
         return contain(lost, original_destination, reply_source, addresses)
 
     monkeypatch.setattr(LostConnections, "contain", count)
-    drained.sync(*_web([2]))
-    drained.clock.now += GRACE_SECONDS
     thread = _run_in_thread(namespace, drained.drainer.run_due_passes)
-    for syncs in itertools.count():
-        if not thread.is_alive():
-            break
-        drained.harness.apply(*_web([1, 2][: 1 + syncs % 2], "keep", "other", 11))
-        for proxier in drained.harness.proxiers.values():
-            proxier.sync()
-    assert syncs >= 1
+    assert pass_paused.wait(TIMEOUT)
+    for endpoint in (1, 2):
+        drained.sync(*_web([endpoint], "keep", "other", 11))
+    assert not drained.ended
+    syncs_ended.set()
+    thread.join(TIMEOUT)
     assert drained.ended == [100]
-    assert len(seen) == 2 * 100
+    # Each entry of the dump once, and those to delete once more.
+    assert readers == [thread] * (2 * 100 + OTHERS * case.are_others_read)
     assert int(namespace.read_sysctl("net.netfilter.nf_conntrack_count")) == OTHERS
 
 

@@ -1,6 +1,7 @@
 """With the gate of kube-proxy 1.37, both reject the same packets to NodePorts at loopback addresses."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -8,63 +9,93 @@ import pytest
 from click.testing import CliRunner
 
 from knft.cli.commands import cli
-from tests.interpret.compare.test_contested_nftables import capture, objects
+from knft.families import Family
+from tests.interpret.compare.test_contested_nftables import capture
+from tests.support.kernel_harness import service, slices
 
-TABLE = {"family": "ip", "table": "kube-proxy"}
-REJECTS, CHAIN = "localhost-nodeport-reject-ports", "localhost-nodeport-reject-udp"
+NODE_PORT = 30053
+REJECTS, CHECK = "localhost-nodeport-reject-ports", "nodeport-endpoints-check"
+NETWORKS = {Family.IPV4: ("127.0.0.0", 8), Family.IPV6: ("::1", 128)}
+NODE_PORT_ADDRESSES = ["0.0.0.0/0", "::/0"]
+LOOPBACK_ADDRESSES = ["127.0.0.0/8", "::1/128"]
 
 
-def _with_rejections(listing: Any) -> dict[str, Any]:
-    """Add what kube-proxy 1.37 has with the gate, for UDP."""
-    destination = {"payload": {"protocol": "ip", "field": "daddr"}}
-    to_loopback = {"match": {"op": "==", "left": destination, "right": {"prefix": {"addr": "127.0.0.0", "len": 8}}}}
+def _rejections(family: Family, protocol: str) -> list[dict[str, Any]]:
+    """Return what kube-proxy 1.37 adds to its table with the gate, for a protocol."""
+    table = {"family": family.nft, "table": "kube-proxy"}
+    chain, counter = f"localhost-nodeport-reject-{protocol}", f"localhost-nodeport-rejected-{protocol}"
+    address, length = NETWORKS[family]
+    destination = {"payload": {"protocol": family.nft, "field": "daddr"}}
+    to_loopback = {"match": {"op": "==", "left": destination, "right": {"prefix": {"addr": address, "len": length}}}}
     node_port = {"concat": [{"meta": {"key": "l4proto"}}, {"payload": {"protocol": "th", "field": "dport"}}]}
-    counter = "localhost-nodeport-rejected-udp"
-    added = [
-        {"counter": {**TABLE, "name": counter, "handle": 900, "packets": 0, "bytes": 0}},
+    return [
+        {"counter": {**table, "name": counter, "handle": 900, "packets": 0, "bytes": 0}},
         {
             "map": {
-                **TABLE, "name": REJECTS, "handle": 901, "type": ["inet_proto", "inet_service"], "map": "verdict",
-                "elem": [[{"concat": ["udp", 30053]}, {"goto": {"target": CHAIN}}]],
+                **table, "name": REJECTS, "handle": 901, "type": ["inet_proto", "inet_service"], "map": "verdict",
+                "elem": [[{"concat": [protocol, NODE_PORT]}, {"goto": {"target": chain}}]],
             }
         },
-        {"chain": {**TABLE, "name": CHAIN, "handle": 902}},
-        {"rule": {**TABLE, "chain": CHAIN, "handle": 903, "expr": [{"counter": counter}, {"reject": None}]}},
+        {"chain": {**table, "name": chain, "handle": 902}},
+        {"rule": {**table, "chain": chain, "handle": 903, "expr": [{"counter": counter}, {"reject": None}]}},
         {
             "rule": {
-                **TABLE, "chain": "nodeport-endpoints-check", "handle": 904,
+                **table, "chain": CHECK, "handle": 904,
                 "expr": [to_loopback, {"vmap": {"key": node_port, "data": f"@{REJECTS}"}}],
             }
         },
     ]  # fmt: skip
-    return {"nftables": [*listing["nftables"], *added]}
 
 
-@pytest.mark.parametrize(("rejects", "status"), [(True, 0), (False, 1)])
-def test_rejections_are_compared(tmp_path: Path, *, rejects: bool, status: int) -> None:
-    port = {"port": 53, "nodePort": 30053, "protocol": "UDP"}
-    manifests = objects(tmp_path, "objects.json", "rival", ("sticky",), port=port, claim={"type": "NodePort"})
-    other = json.loads(Path(manifests).read_text())
-    for item in other["items"]:
-        if item["kind"] == "Service" and item["metadata"]["name"] != "sticky":
-            del item["spec"]["ports"][0]["nodePort"]
-    Path(manifests).write_text(json.dumps(other))
-    kube_proxy = Path(capture(tmp_path, manifests))
-    if rejects:
-        kube_proxy.write_text(json.dumps(_with_rejections(json.loads(kube_proxy.read_text()))))
+def _manifests(folder: Path, protocol: str) -> str:
+    """Write a node and a dual-stack Service with a NodePort; return the file's path."""
+    item = service("sticky", node_port=NODE_PORT, sessionAffinity="ClientIP")
+    item["spec"]["ports"][0]["protocol"] = protocol.upper()
+    found = slices("sticky", [11])
+    for each in found:
+        each["ports"][0]["protocol"] = protocol.upper()
+    addresses = [{"type": "InternalIP", "address": address} for address in ("192.0.2.1", "2001:db8::1")]
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}, "status": {"addresses": addresses}}
+    path = folder / "objects.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node, item, *found]}))
+    return str(path)
+
+
+def _config(folder: Path, protocol: str) -> str:
+    """Write kube-proxy's configuration; TCP is rejected only if no loopback address accepts NodePorts."""
+    served = [] if protocol == "tcp" else LOOPBACK_ADDRESSES
     config = {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
         "kind": "KubeProxyConfiguration",
         "hostnameOverride": "node-1",
         "clusterCIDR": "10.244.0.0/16",
         "featureGates": {"KubeProxyNFTablesLocalhostNodePorts": True},
-        "nodePortAddresses": ["0.0.0.0/0", "127.0.0.0/8"],
+        "nodePortAddresses": [*NODE_PORT_ADDRESSES, *served],
     }
-    settings = tmp_path / "config.yaml"
-    settings.write_text(json.dumps(config))
-    arguments = ["diff", "-f", manifests, "--nft-json", str(kube_proxy), "--config", str(settings), "--node", "node-1"]
-    done = CliRunner().invoke(cli, [*arguments, "-o", "json"], catch_exceptions=False)
-    assert done.exit_code == status, done.output
-    found = [group for family in json.loads(done.stdout)["families"] for group in family["differences"]]
-    assert bool(found) is not rejects
-    assert all("sticky" in json.dumps(group) and "30053" in json.dumps(group) for group in found)
+    path = folder / "config.yaml"
+    path.write_text(json.dumps(config))
+    return str(path)
+
+
+@pytest.mark.parametrize("protocol", ["tcp", "udp", "sctp"])
+@pytest.mark.parametrize(
+    "rejecting", [tuple(Family), (Family.IPV6,), (Family.IPV4,)], ids=["both families", "IPv6 only", "IPv4 only"]
+)
+def test_rejections_are_compared(tmp_path: Path, rejecting: Collection[Family], protocol: str) -> None:
+    """Where kube-proxy's rules lack the rejection, there is a difference."""
+    manifests = _manifests(tmp_path, protocol)
+    kube_proxy = Path(capture(tmp_path, manifests))
+    listed = json.loads(kube_proxy.read_text())["nftables"]
+    added = [item for family in rejecting for item in _rejections(family, protocol)]
+    kube_proxy.write_text(json.dumps({"nftables": [*listed, *added]}))
+    flags = ["--nft-json", str(kube_proxy), "--config", _config(tmp_path, protocol), "--node", "node-1", "-o", "json"]
+    done = CliRunner().invoke(cli, ["diff", "-f", manifests, *flags], catch_exceptions=False)
+    found = {
+        family["family"]: [json.dumps(group) for group in family["differences"]]
+        for family in json.loads(done.stdout)["families"]
+    }
+    assert {family for family, groups in found.items() if groups} == {
+        family.value for family in Family if family not in rejecting
+    }, done.stdout
+    assert done.exit_code == (0 if len(rejecting) == len(Family) else 1)
+    assert all("sticky" in group and str(NODE_PORT) in group for groups in found.values() for group in groups)
