@@ -13,6 +13,7 @@ from knft.model.objects import ObjectChange
 from knft.nft.codec.tables import declarations_text, transaction_json
 from knft.sync.assemble import live_daemon, rendering_daemon
 from knft.sync.garbage_collection import tune_garbage_collector
+from knft.sync.observer import SyncObserver
 from tests.bench.cluster import CLUSTER_CIDR, NODE_IP, SERVICE_CIDR
 from tests.bench.measure import CollectorClock, process_cpu_seconds, resident_mib
 
@@ -62,11 +63,11 @@ class TimedLibrary(WorkerProcess):
 class TimedKnft:
     """knft for both families."""
 
-    def __init__(self) -> None:
+    def __init__(self, config: Config = CONFIG, observers: Sequence[SyncObserver] = ()) -> None:
         self.libnftables = TimedLibrary()
         self._collector = CollectorClock()
         tune_garbage_collector()
-        self._daemon = live_daemon(CONFIG, self.libnftables)
+        self._daemon = live_daemon(config, self.libnftables, observers)
         self._daemon.update_local_addresses(frozenset({NODE_IP}))
 
     def sync(self, changes: Sequence[ObjectChange]) -> SyncTimes:
