@@ -329,7 +329,10 @@ def flushable_objects(listing: TableListing) -> list[list[str]]:
 
 
 _MAPS = frozenset(
-    container.name for config in CONFIGS for container in layout.containers(Family.IPV4, config) if container.is_map
+    container.name
+    for config in CONFIGS
+    for container in layout.containers(Family.IPV4, config, hashing=True)
+    if container.is_map
 )
 
 
