@@ -4,12 +4,13 @@ The random generator is injected: hypothesis provides one that it can shrink, a 
 """
 
 import itertools
-from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import itemgetter
 from random import Random
 
 from knft.config import Config
+from knft.decide.loopback import loopback_nodeport
 from knft.delta.programmed import MAX_RETRY_DELAY_SECONDS
 from knft.errors import KernelError
 from knft.families import Family
@@ -21,6 +22,7 @@ from knft.render.names import OWNED_CHAIN_PREFIXES, TABLE
 from knft.render.pools import parse_shared_chain
 from knft.sync.proxier import Proxier
 from knft.sync.report import SyncReport
+from knft.sync.state import ServiceState
 from tests.support import equivalence
 from tests.support.kernel_harness import CONFIG, KernelHarness, TextTable
 from tests.support.lab.namespace import Namespace
@@ -58,6 +60,15 @@ CONFIGS = (
 )
 """Configurations of the node; a restart may change it. Their number stays, so that the pinned seeds' histories do."""
 
+FEATURES = (
+    "draining",
+    "consistent hashing",
+    "draining and consistent hashing of one Service port",
+    "NodePorts on loopback addresses",
+    "dropped INVALID packets",
+)
+"""What is off by default, and random histories must turn on."""
+
 NAMES = {"Service": SERVICES, "EndpointSlice": SLICES, "Node": NODES, "ServiceCIDR": SERVICE_CIDRS}
 
 INITIAL_COUNTS = {"Service": 3, "EndpointSlice": 12, "Node": 1}
@@ -87,6 +98,8 @@ class History:
         self.syncs = 0
         self.degraded_syncs = 0
         """How many syncs left Service ports quarantined or objects orphaned."""
+        self.features = Counter[str]()
+        """How many successful syncs of a family had each of ``FEATURES``."""
         self._last_facts: dict[Family, Collection[str]] = {}
         self.step_log: deque[str] = deque(maxlen=LOGGED_STEPS)
         self._now = 100.0
@@ -222,6 +235,8 @@ class History:
         without = self._rendered(quarantined) if any(quarantined.values()) else fresh
         for family, report in reports.items():
             self._check_table(family, report, fresh[family], without[family])
+            if report is not None:
+                self.features.update(features(self._config, self._harness.proxiers[family].state))
         self.syncs += 1
 
     def _check_table(
@@ -313,6 +328,23 @@ def _synced(proxier: Proxier) -> SyncReport | None:
         if "for the test" not in str(error):
             raise
         return None
+
+
+def features(config: Config, state: ServiceState) -> Iterator[str]:
+    """Yield those of ``FEATURES`` that are in force."""
+    ports = [port for port in map(state.service_port, state.service_ports()) if port is not None]
+    if any(port.resets_connections for port in ports):
+        yield "draining"
+    if any(port.hashes_clients for port in ports):
+        yield "consistent hashing"
+    if any(port.resets_connections and port.hashes_clients for port in ports):
+        yield "draining and consistent hashing of one Service port"
+    if config.serves_localhost_nodeports(state.node.family):
+        plans = map(state.plan, state.service_ports())
+        if any(loopback_nodeport(plan) for plan in plans if plan is not None):
+            yield "NodePorts on loopback addresses"
+    if config.drop_invalid_packets:
+        yield "dropped INVALID packets"
 
 
 def _is_degraded(report: SyncReport) -> bool:
