@@ -24,6 +24,7 @@ from knft.sync.proxier import Proxier
 from knft.sync.report import SyncReport
 from knft.sync.state import ServiceState
 from tests.support import equivalence
+from tests.support.checked_observers import CheckedObservers
 from tests.support.kernel_harness import CONFIG, KernelHarness, TextTable
 from tests.support.lab.namespace import Namespace
 from tests.support.random_objects import (
@@ -85,8 +86,8 @@ NamedObject = tuple[str, str, KubeObject]
 """Kind and name of an object, and the object."""
 
 
-class TableDiffersError(AssertionError):
-    """The kernel's table differs from what a fresh process would render; the message lists the differences."""
+class HistoryError(AssertionError):
+    """The table, or what observers are told, differs from what it should be; the message lists the differences."""
 
 
 class History:
@@ -112,6 +113,7 @@ class History:
         self._is_settled = False
         """Whether nothing has happened since a successful sync."""
         self._harness = self._new_process(self._main_namespace, ())
+        self._observers = CheckedObservers(self._config, self._now)
         for kind, count in INITIAL_COUNTS.items():
             for name in NAMES[kind][:count]:
                 self._apply(kind, name, random_traits(kind, rng))
@@ -198,6 +200,7 @@ class History:
             self._config, settled = rng.choice(CONFIGS), False
         self._log_step(f"restart with {self._config}")
         self._harness = self._new_process(self._main_namespace, objects)
+        self._observers = CheckedObservers(self._config, self._now)
         self.sync()
         if settled:
             self._check_nothing_sent()
@@ -228,6 +231,8 @@ class History:
     def sync(self) -> None:
         """Sync both families, and check those whose sync succeeds."""
         self._log_step("sync")
+        for family in Family:
+            self._observers.sync_started(family)
         reports = {family: _synced(proxier) for family, proxier in self._harness.proxiers.items()}
         self._is_settled = all(report is not None and not _is_degraded(report) for report in reports.values())
         quarantined = {family: report.quarantined for family, report in reports.items() if report is not None}
@@ -235,6 +240,7 @@ class History:
         without = self._rendered(quarantined) if any(quarantined.values()) else fresh
         for family, report in reports.items():
             self._check_table(family, report, fresh[family], without[family])
+            self._check_observers(family, report)
             if report is not None:
                 self.features.update(features(self._config, self._harness.proxiers[family].state))
         self.syncs += 1
@@ -258,6 +264,15 @@ class History:
         if report is not None and not report.orphan_error:
             self._last_facts[family] = found
 
+    def _check_observers(self, family: Family, report: SyncReport | None) -> None:
+        """Compare the endpoints to drain and the NodePorts to forward with those that the manifests require."""
+        if report is None:
+            self._raise_if_any(family, self._observers.sync_failed(family))
+            return
+        manifests = [manifest(kind, name, traits) for (kind, name), traits in self._traits.items()]
+        state = self._harness.proxiers[family].state
+        self._raise_if_any(family, self._observers.sync_succeeded(report, state, manifests, self._now))
+
     def _foreign_facts(self, found: equivalence.Facts) -> set[str]:
         """Return the facts about foreign objects, which stay while a quarantined port's chain refers to them."""
         return {fact for fact in found if any(name in fact for name in self._foreign_names)}
@@ -278,7 +293,7 @@ class History:
     def _raise_if_any(self, family: Family, lines: Collection[str]) -> None:
         if lines:
             steps = itertools.chain([f"{self.steps} steps, of which the last were:"], self.step_log)
-            raise TableDiffersError("\n".join([f"{family.value}:", *lines, *steps]))
+            raise HistoryError("\n".join([f"{family.value}:", *lines, *steps]))
 
     def _check_nothing_sent(self) -> None:
         """A restart on an unchanged cluster sends no elements."""
