@@ -45,6 +45,8 @@ class _FamilyState:
 
     def __init__(self) -> None:
         self.lost = LostEndpoints()
+        self.quarantined = frozenset[ServicePortName]()
+        """The Service ports in quarantine that have changed: ``lost`` is not updated until they leave it."""
         self.nodeport_ips: frozenset[str] = frozenset()
         self.is_current = False
         """Whether ``lost`` equals the rules in force: no sync is running, and the last one succeeded."""
@@ -106,7 +108,9 @@ class ConnectionDrainer(SyncObserver):
         family_state, now = self._families[report.family], self._clock()
         with self._lock:
             # The rules of a quarantined Service port are still those of its earlier endpoints.
-            for name in frozenset(report.changed_service_ports) - report.quarantined.keys():
+            changed = report.changed_service_ports | family_state.quarantined
+            family_state.quarantined = changed & report.quarantined.keys()
+            for name in changed - family_state.quarantined:
                 port = state.service_port(name) if name.protocol == "TCP" else None
                 # The rules of a Service that has become too large are removed, although its endpoints still exist.
                 if port is None or not port.resets_connections or name.service in report.too_large:

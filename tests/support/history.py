@@ -4,12 +4,13 @@ The random generator is injected: hypothesis provides one that it can shrink, a 
 """
 
 import itertools
-from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import itemgetter
 from random import Random
 
 from knft.config import Config
+from knft.decide.loopback import loopback_nodeport
 from knft.delta.programmed import MAX_RETRY_DELAY_SECONDS
 from knft.errors import KernelError
 from knft.families import Family
@@ -21,7 +22,9 @@ from knft.render.names import OWNED_CHAIN_PREFIXES, TABLE
 from knft.render.pools import parse_shared_chain
 from knft.sync.proxier import Proxier
 from knft.sync.report import SyncReport
+from knft.sync.state import ServiceState
 from tests.support import equivalence
+from tests.support.checked_observers import CheckedObservers
 from tests.support.kernel_harness import CONFIG, KernelHarness, TextTable
 from tests.support.lab.namespace import Namespace
 from tests.support.random_objects import (
@@ -58,6 +61,15 @@ CONFIGS = (
 )
 """Configurations of the node; a restart may change it. Their number stays, so that the pinned seeds' histories do."""
 
+FEATURES = (
+    "draining",
+    "consistent hashing",
+    "draining and consistent hashing of one Service port",
+    "NodePorts on loopback addresses",
+    "dropped INVALID packets",
+)
+"""What is off by default, and random histories must turn on."""
+
 NAMES = {"Service": SERVICES, "EndpointSlice": SLICES, "Node": NODES, "ServiceCIDR": SERVICE_CIDRS}
 
 INITIAL_COUNTS = {"Service": 3, "EndpointSlice": 12, "Node": 1}
@@ -74,8 +86,8 @@ NamedObject = tuple[str, str, KubeObject]
 """Kind and name of an object, and the object."""
 
 
-class TableDiffersError(AssertionError):
-    """The kernel's table differs from what a fresh process would render; the message lists the differences."""
+class HistoryError(AssertionError):
+    """The table, or what observers are told, differs from what it should be; the message lists the differences."""
 
 
 class History:
@@ -87,6 +99,8 @@ class History:
         self.syncs = 0
         self.degraded_syncs = 0
         """How many syncs left Service ports quarantined or objects orphaned."""
+        self.features = Counter[str]()
+        """How many successful syncs of a family had each of ``FEATURES``."""
         self._last_facts: dict[Family, Collection[str]] = {}
         self.step_log: deque[str] = deque(maxlen=LOGGED_STEPS)
         self._now = 100.0
@@ -99,6 +113,7 @@ class History:
         self._is_settled = False
         """Whether nothing has happened since a successful sync."""
         self._harness = self._new_process(self._main_namespace, ())
+        self._observers = CheckedObservers(self._config, self._now)
         for kind, count in INITIAL_COUNTS.items():
             for name in NAMES[kind][:count]:
                 self._apply(kind, name, random_traits(kind, rng))
@@ -185,6 +200,7 @@ class History:
             self._config, settled = rng.choice(CONFIGS), False
         self._log_step(f"restart with {self._config}")
         self._harness = self._new_process(self._main_namespace, objects)
+        self._observers = CheckedObservers(self._config, self._now)
         self.sync()
         if settled:
             self._check_nothing_sent()
@@ -215,6 +231,8 @@ class History:
     def sync(self) -> None:
         """Sync both families, and check those whose sync succeeds."""
         self._log_step("sync")
+        for family in Family:
+            self._observers.sync_started(family)
         reports = {family: _synced(proxier) for family, proxier in self._harness.proxiers.items()}
         self._is_settled = all(report is not None and not _is_degraded(report) for report in reports.values())
         quarantined = {family: report.quarantined for family, report in reports.items() if report is not None}
@@ -222,6 +240,9 @@ class History:
         without = self._rendered(quarantined) if any(quarantined.values()) else fresh
         for family, report in reports.items():
             self._check_table(family, report, fresh[family], without[family])
+            self._check_observers(family, report)
+            if report is not None:
+                self.features.update(features(self._config, self._harness.proxiers[family].state))
         self.syncs += 1
 
     def _check_table(
@@ -243,6 +264,15 @@ class History:
         if report is not None and not report.orphan_error:
             self._last_facts[family] = found
 
+    def _check_observers(self, family: Family, report: SyncReport | None) -> None:
+        """Compare the endpoints to drain and the NodePorts to forward with those that the manifests require."""
+        if report is None:
+            self._raise_if_any(family, self._observers.sync_failed(family))
+            return
+        manifests = [manifest(kind, name, traits) for (kind, name), traits in self._traits.items()]
+        state = self._harness.proxiers[family].state
+        self._raise_if_any(family, self._observers.sync_succeeded(report, state, manifests, self._now))
+
     def _foreign_facts(self, found: equivalence.Facts) -> set[str]:
         """Return the facts about foreign objects, which stay while a quarantined port's chain refers to them."""
         return {fact for fact in found if any(name in fact for name in self._foreign_names)}
@@ -263,7 +293,7 @@ class History:
     def _raise_if_any(self, family: Family, lines: Collection[str]) -> None:
         if lines:
             steps = itertools.chain([f"{self.steps} steps, of which the last were:"], self.step_log)
-            raise TableDiffersError("\n".join([f"{family.value}:", *lines, *steps]))
+            raise HistoryError("\n".join([f"{family.value}:", *lines, *steps]))
 
     def _check_nothing_sent(self) -> None:
         """A restart on an unchanged cluster sends no elements."""
@@ -315,6 +345,23 @@ def _synced(proxier: Proxier) -> SyncReport | None:
         return None
 
 
+def features(config: Config, state: ServiceState) -> Iterator[str]:
+    """Yield those of ``FEATURES`` that are in force."""
+    ports = [port for port in map(state.service_port, state.service_ports()) if port is not None]
+    if any(port.resets_connections for port in ports):
+        yield "draining"
+    if any(port.hashes_clients for port in ports):
+        yield "consistent hashing"
+    if any(port.resets_connections and port.hashes_clients for port in ports):
+        yield "draining and consistent hashing of one Service port"
+    if config.serves_localhost_nodeports(state.node.family):
+        plans = map(state.plan, state.service_ports())
+        if any(loopback_nodeport(plan) for plan in plans if plan is not None):
+            yield "NodePorts on loopback addresses"
+    if config.drop_invalid_packets:
+        yield "dropped INVALID packets"
+
+
 def _is_degraded(report: SyncReport) -> bool:
     return bool(report.quarantined or report.orphan_error)
 
@@ -329,7 +376,10 @@ def flushable_objects(listing: TableListing) -> list[list[str]]:
 
 
 _MAPS = frozenset(
-    container.name for config in CONFIGS for container in layout.containers(Family.IPV4, config) if container.is_map
+    container.name
+    for config in CONFIGS
+    for container in layout.containers(Family.IPV4, config, hashing=True)
+    if container.is_map
 )
 
 

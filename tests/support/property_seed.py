@@ -6,6 +6,11 @@ from typing import Any
 from hypothesis import seed, settings
 
 
+def has_fixed_seeds() -> bool:
+    """Whether the examples are those of ``make test``."""
+    return settings.get_profile("gate") is settings.default
+
+
 def fixed_seed(number: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorate a property test inside a test: ``make test`` uses this seed, ``make explore`` a random one."""
-    return seed(number) if settings.get_profile("gate") is settings.default else lambda test: test
+    return seed(number) if has_fixed_seeds() else lambda test: test

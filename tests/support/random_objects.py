@@ -86,8 +86,10 @@ def _endpoints(rng: Random) -> dict[int, Traits]:
 
 _DRAINED_SINCE = "2026-01-02T00:00:00Z"
 """The creation time of the Services that have the annotation ``knft.dev/drain``."""
-_HASHED = {(4, None): "maglev", (4, "2026-01-01T00:00:00Z"): "source-hash"}
-"""The annotation ``knft.dev/load-balancing`` by number of the cluster IP and creation time."""
+_HASHED_NUMBERS = (2, 3, 4)
+"""The numbers of the cluster IPs of the Services that may have the annotation ``knft.dev/load-balancing``."""
+_LOAD_BALANCING = {0: "maglev", 1: "source-hash"}
+"""Its value by number of external IPs: it depends on other traits than the annotation ``knft.dev/drain``."""
 
 SERVICE: Mapping[str, Draw] = {
     "type": _mostly(_choice("NodePort", "LoadBalancer"), _choice("ClusterIP", "ExternalName")),
@@ -182,8 +184,9 @@ def _service(name: str, traits: Traits) -> dict[str, Any]:
 
 def _annotations(traits: Traits) -> dict[str, str]:
     """Return annotations that other traits determine: nothing is drawn, so that histories of the pinned seeds stay."""
-    load_balancing = _HASHED.get((traits["number"], traits["created"]))
     annotations = {"knft.dev/drain": "reset"} if traits["created"] == _DRAINED_SINCE else {}
+    is_hashed = traits["number"] in _HASHED_NUMBERS
+    load_balancing = _LOAD_BALANCING.get(len(traits["externalIPs"])) if is_hashed else None
     return annotations | ({"knft.dev/load-balancing": load_balancing} if load_balancing else {})
 
 

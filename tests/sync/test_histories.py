@@ -5,7 +5,9 @@ fresh process renders, and the end of each history with the tables and rules tha
 """
 
 import logging
+from collections import Counter
 from random import Random
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -14,7 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from knft.render import wide
 from tests.support.failing_history import FailingHistory
-from tests.support.property_seed import fixed_seed
+from tests.support.history import FEATURES
+from tests.support.property_seed import fixed_seed, has_fixed_seeds
 
 pytestmark = pytest.mark.kernel
 
@@ -36,6 +39,7 @@ class Histories(RuleBasedStateMachine):
     steps = 0
     syncs = 0
     degraded_syncs = 0
+    features: ClassVar[Counter[str]] = Counter()
 
     @initialize(rng=RNG)
     def begin(self, rng: Random) -> None:
@@ -120,6 +124,7 @@ class Histories(RuleBasedStateMachine):
             counts.steps += self.history.steps
             counts.syncs += self.history.syncs
             counts.degraded_syncs += self.history.degraded_syncs
+            counts.features += self.history.features
 
 
 @pytest.mark.property
@@ -142,6 +147,7 @@ def test_any_history_ends_with_the_tables_of_a_fresh_start(
 
     class SeededHistories(Histories):
         steps = syncs = degraded_syncs = 0
+        features: ClassVar[Counter[str]] = Counter()
 
     counts = SeededHistories
     fixed_seed(number)(counts)
@@ -151,3 +157,6 @@ def test_any_history_ends_with_the_tables_of_a_fresh_start(
     assert counts.syncs >= MIN_STEPS // 4
     print(f"{counts.degraded_syncs} of {counts.syncs} syncs were degraded")
     assert counts.degraded_syncs >= MIN_STEPS // 200
+    print(f"syncs with each feature: {dict(counts.features)}")
+    if has_fixed_seeds():
+        assert counts.features.keys() == set(FEATURES)

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from tests.interpret.service_model.service_manifests import Family, Network, addresses, networks, node_ips, within
 from tests.interpret.service_model.service_model import LOOPBACK, Packet, Settings
+from tests.support.service_manifests import Family, Network, addresses, networks, node_ips, within
 
 Object = Mapping[str, Any]
 Protocol = Literal["tcp", "udp", "sctp"]

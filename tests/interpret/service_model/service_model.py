@@ -20,7 +20,7 @@ from knft.interpret.jhash import hash_slot
 from knft.nft.objects import Target
 from knft.render.hashing import SEED
 from knft.render.maglev import maglev_table, table_size
-from tests.interpret.service_model.service_manifests import (
+from tests.support.service_manifests import (
     Endpoint,
     Family,
     Kind,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.interpret.service_model.random_clusters import Cluster, clusters, packets_for
-from tests.interpret.service_model.service_manifests import Family, addresses, networks, within
 from tests.interpret.service_model.service_model import LOOPBACK, Mode, Outcome, Packet, ServiceModel
 from tests.support.packets.mode_differences import difference_names
 from tests.support.property_seed import fixed_seed
+from tests.support.service_manifests import Family, addresses, networks, within
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 FAMILIES: tuple[Family, ...] = get_args(Family)

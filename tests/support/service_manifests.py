@@ -1,4 +1,6 @@
-"""Extracts the Services, ports and endpoints of one IP family on one node from manifests, as input of the model.
+"""Extracts the Services, ports and endpoints of one IP family on one node from manifests, as input of models.
+
+It uses none of knft's code that does this, so that models are independent.
 
 It follows docs/behaviour/tracking.md (Services and endpoints), docs/behaviour/endpoints.md (selection of endpoints) and
 docs/behaviour/configuration.md#node-addresses.
@@ -16,6 +18,11 @@ Network = IPv4Network | IPv6Network
 Manifest = Mapping[str, Any]
 
 
+def socket_text(address: str, port: int) -> str:
+    """Return "ip:port", with brackets around an IPv6 address."""
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+
+
 class Endpoint(Struct, frozen=True, kw_only=True):
     """An endpoint of a Service port."""
 
@@ -30,13 +37,15 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return it as "ip:port"."""
-        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+        return socket_text(self.address, self.port)
 
 
 class ServicePort(Struct, frozen=True, kw_only=True):
-    """A port of a Service, with the endpoints that are selected on all nodes and on this node."""
+    """A port of a Service, with all its endpoints, and those that are selected on all nodes and on this node."""
 
     service: str
+    name: str
+    created: str
     protocol: str
     port: int
     node_port: int
@@ -44,12 +53,23 @@ class ServicePort(Struct, frozen=True, kw_only=True):
     external_ips: tuple[str, ...]
     vips: tuple[str, ...]
     ranges: tuple[Network, ...]
-    is_sticky: bool
+    affinity_seconds: int
     load_balancing: str
+    drain: str
     is_internal_local: bool
     is_external_local: bool
+    endpoints: tuple[Endpoint, ...]
     cluster_endpoints: tuple[Endpoint, ...]
     local_endpoints: tuple[Endpoint, ...]
+
+    def __str__(self) -> str:
+        """Return "namespace/name:port", without ":" if the port has no name."""
+        return f"{self.service}:{self.name}" if self.name else self.service
+
+    @property
+    def is_sticky(self) -> bool:
+        """Whether it has ClientIP affinity."""
+        return self.affinity_seconds > 0
 
     @property
     def internal(self) -> tuple[Endpoint, ...]:
@@ -73,9 +93,7 @@ class ServicePort(Struct, frozen=True, kw_only=True):
 def service_ports(objects: Sequence[Manifest], node: str, zone: str, family: Family) -> list[ServicePort]:
     """Return the Service ports of all Services that the proxy serves."""
     return [
-        _service_port(
-            service, port, cluster_ip, family, chosen(_endpoints(objects, service, port, node, family), node, zone)
-        )
+        _service_port(service, port, cluster_ip, family, _endpoints(objects, service, port, node, family), node, zone)
         for service in objects
         if service["kind"] == "Service" and "service.kubernetes.io/service-proxy-name" not in _labels(service)
         for cluster_ip in _cluster_ips(service["spec"], family)
@@ -93,19 +111,24 @@ def _cluster_ips(spec: Manifest, family: Family) -> tuple[str, ...]:
     return addresses([address for name, address in numbered if name == f"IPv{family}"], family)
 
 
-def _service_port(
+def _service_port(  # noqa: PLR0917
     service: Manifest,
     port: Manifest,
     cluster_ip: str,
     family: Family,
-    ends: tuple[tuple[Endpoint, ...], tuple[Endpoint, ...]],
+    endpoints: Sequence[Endpoint],
+    node: str,
+    zone: str,
 ) -> ServicePort:
-    spec = service["spec"]
+    spec, annotations = service["spec"], service["metadata"].get("annotations") or {}
     external_ips = addresses(spec.get("externalIPs") or (), family)
-    is_accessible = spec.get("type") in ("NodePort", "LoadBalancer") or bool(spec.get("externalIPs"))
+    is_accessible = spec.get("type") in ("NodePort", "LoadBalancer") or bool(external_ips)
+    cluster_endpoints, local_endpoints = chosen(endpoints, node, zone)
     ingress = (service.get("status") or {}).get("loadBalancer", {}).get("ingress") or ()
     return ServicePort(
         service=f"{_namespace(service)}/{service['metadata']['name']}",
+        name=port.get("name") or "",
+        created=service["metadata"].get("creationTimestamp") or "",
         protocol=port.get("protocol", "TCP").lower(),
         port=port["port"],
         node_port=port.get("nodePort") or 0,
@@ -113,13 +136,21 @@ def _service_port(
         external_ips=external_ips,
         vips=addresses([one.get("ip") or "" for one in ingress if one.get("ipMode") in (None, "VIP")], family),
         ranges=networks(spec.get("loadBalancerSourceRanges") or (), family),
-        is_sticky=spec.get("sessionAffinity") == "ClientIP",
-        load_balancing=(service["metadata"].get("annotations") or {}).get("knft.dev/load-balancing", "random"),
+        affinity_seconds=_affinity_seconds(spec),
+        load_balancing=annotations.get("knft.dev/load-balancing", "random"),
+        drain=annotations.get("knft.dev/drain", "keep"),
         is_internal_local=spec.get("internalTrafficPolicy") == "Local",
         is_external_local=is_accessible and spec.get("externalTrafficPolicy") == "Local",
-        cluster_endpoints=ends[0],
-        local_endpoints=ends[1],
+        endpoints=tuple(endpoints),
+        cluster_endpoints=cluster_endpoints,
+        local_endpoints=local_endpoints,
     )
+
+
+def _affinity_seconds(spec: Manifest) -> int:
+    if spec.get("sessionAffinity") != "ClientIP":
+        return 0
+    return ((spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}).get("timeoutSeconds") or 10800
 
 
 def _endpoints(
@@ -135,18 +166,16 @@ def _endpoints(
             if one.get("port") and (one.get("name"), one.get("protocol", "TCP")) == wanted
         ]
         for end in (_endpoint(item, number, node) for number in numbers for item in piece.get("endpoints") or ()):
-            former = found.get(str(end))
-            # The docs leave open which of two live endpoints counts; a terminating one never replaces another.
-            assert former is None or former == end or former.terminating != end.terminating, end
-            if former is None or not end.terminating:
+            # That of the slice whose name sorts last, but a terminating one never replaces another.
+            if str(end) not in found or not end.terminating:
                 found[str(end)] = end
     return [found[key] for key in sorted(found)]
 
 
 def _slices(objects: Sequence[Manifest], service: Manifest, family: Family) -> Iterator[Manifest]:
-    for item in objects:
-        if item["kind"] != "EndpointSlice" or item["addressType"] != f"IPv{family}":
-            continue
+    """Yield the slices of a Service, sorted by name."""
+    slices = (item for item in objects if item["kind"] == "EndpointSlice" and item["addressType"] == f"IPv{family}")
+    for item in sorted(slices, key=lambda item: str(item["metadata"]["name"])):
         labels = _labels(item)
         names = (_namespace(item), labels.get("kubernetes.io/service-name"))
         if "service.kubernetes.io/headless" not in labels and names == (
