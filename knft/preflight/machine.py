@@ -4,6 +4,7 @@ Each reader returns what it read, or why it could not, so that the other checks 
 """
 
 import os
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
@@ -22,7 +23,7 @@ from knft.comparison.node_name import has_node, node_warnings
 from knft.config import Config
 from knft.configuration.settings import ConntrackSettings
 from knft.decide.node_problems import address_problem, nodeport_problem
-from knft.errors import KernelError, KnftError, UnsupportedError
+from knft.errors import CaptureError, KernelError, KnftError, UnsupportedError
 from knft.families import Family
 from knft.interpret.compare.report import Report
 from knft.kernel import programs
@@ -149,16 +150,28 @@ def _read_rules() -> RuleFacts:
 
 
 def _read_foreign_tables(saved: Mapping[str, SavedRules]) -> Mapping[str, tuple[MarkUse, ...] | Unread]:
-    tables = tables_to_read(table_flags(), saved)
+    flags = table_flags()
+    tables = tables_to_read(flags, saved)
     if not tables:
         return {}
     with WorkerProcess() as library:
 
-        def read(family: str, name: str, printed_chains: Collection[str]) -> tuple[MarkUse, ...]:
+        def read(family: str, name: str, printed_chains: Collection[str]) -> tuple[MarkUse, ...] | Unread:
             listing = list_foreign_table_json(library, family, name)
-            return () if listing is None else mark_uses(listing, printed_chains)
+            try:
+                return () if listing is None else mark_uses(listing, printed_chains)
+            except CaptureError as error:
+                return _unreadable_table(family, name, flags[family, name], error)
 
         return {" ".join(table): attempt(partial(read, *table, chains)) for table, chains in tables.items()}
+
+
+def _unreadable_table(family: str, name: str, flags: Collection[str], error: CaptureError) -> Unread:
+    # libnftables 1.0.6 lists arbitrary memory as the name of flag owner, so the JSON may be truncated.
+    reason = "old versions of libnftables list flag owner incorrectly" if "owner" in flags else str(error)
+    command = shlex.join(("nft", "list", "table", family, name))
+    remedy = f"look for the masquerade bit in `{command}`"
+    return Unread(f"rules of nftables table {family} {name} were not read: {reason}", remedy, failed=False)
 
 
 def _knft_tables() -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from tests.support.loaded_examples import ADDRESSES, EXAMPLES, NODE, load_iptabl
 from tests.support.logged_process import LoggedProcess
 from tests.support.newer_sets import add_newer_set
 from tests.support.nft_library_version import CAN_READ_NEWER_SETS
+from tests.support.nft_process import library_in
 from tests.support.old_node import OldNode
 
 pytestmark = pytest.mark.kernel
@@ -188,6 +189,26 @@ def test_mark_in_tables_of_other_programs(node: Namespace) -> None:
     other_bit = MARKING.partition("table ip raw")[0].replace("0x4000", "0x8000")
     node.run(["nft", "-f", "-"], stdin=f"flush ruleset\n{other_bit}")
     assert [finding["state"] for finding in preflight(node)["packet mark"]["findings"]] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ("flags owner;", "old versions of libnftables list flag owner incorrectly"),
+        ("", "the JSON is truncated; capture the rule set again"),
+    ],
+)
+def test_truncated_listing(node: Namespace, monkeypatch: pytest.MonkeyPatch, flags: str, reason: str) -> None:
+    """What libnftables 1.0.6 prints as flag owner is arbitrary. The node is ready all the same."""
+    library_in(node).run(f"table inet owned {{ {flags} }}")
+    monkeypatch.setattr("knft.preflight.machine.list_foreign_table_json", lambda *_: '{"nftables": [{"table"')
+    with node.entered():
+        done = CliRunner().invoke(cli, ["preflight", "-o", "json"])
+    found = json.loads(done.stdout)
+    assert found["verdict"] == "ready"
+    (finding, _) = next(point["findings"] for point in found["points"] if point["name"] == "packet mark")
+    assert finding["text"] == f"rules of nftables table inet owned were not read: {reason}"
+    assert finding["remedy"] == "look for the masquerade bit in `nft list table inet owned`"
 
 
 def _check_flows(found: dict[str, Any]) -> None:
