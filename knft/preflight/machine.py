@@ -171,8 +171,8 @@ def _read_foreign_tables(
 
 
 def _unreadable_table(family: str, name: str, flags: Collection[str], error: CaptureError) -> Unread:
-    # libnftables 1.0.6 truncates the listing of a table with flag owner.
-    reason = "this version of libnftables cannot list tables with flag owner" if "owner" in flags else str(error)
+    # libnftables 1.0.6 lists arbitrary memory as the name of flag owner, so the JSON may be truncated.
+    reason = "old versions of libnftables list flag owner incorrectly" if "owner" in flags else str(error)
     command = shlex.join(("nft", "list", "table", family, name))
     remedy = f"look for the masquerade bit in `{command}`"
     return Unread(f"rules of nftables table {family} {name} were not read: {reason}", remedy, failed=False)
