@@ -58,7 +58,7 @@ def format_result(
     conclusion, *details = result_lines(now, result, previous)
     folded = fold((conclusion,), width)
     if colours:
-        style = _STYLES.get(result.state, "bold yellow")
+        style = "bold yellow" if result.losing and result.state == "equal" else _STYLES.get(result.state, "bold yellow")
         folded = "".join(f"{styled(line, style)}\n" for line in folded.splitlines())
     return folded + fold(details, width)
 
@@ -79,7 +79,8 @@ def result_lines(now: str, result: WatchResult, previous: WatchResult | None) ->
         yield f"{now} nothing was compared in {sides}: {escape_invisible(result.error)}"
     elif result.state == "equal":
         expected = f", except for expected differences ({result.expected} kinds of packets)" if result.expected else ""
-        yield f"{now} equal: packets have the same outcome in {sides}{expected}"
+        loss = f"; some clients would no longer reach {', '.join(result.losing)}" if result.losing else ""
+        yield f"{now} equal: packets have the same outcome in {sides}{expected}{escape_invisible(loss)}"
     elif is_first:
         yield f"{now} different: some packets have different outcomes in {sides}"
     else:

@@ -45,11 +45,13 @@ class WatchResult(Struct, frozen=True):
     expected: int = field(default=0, name="by_intent")
     warnings: tuple[str, ...] = field(default=(), name="remarks")
     error: str = ""
+    losing: tuple[str, ...] = ()
+    """The Services that some clients reach on the left side alone, because of an expected difference."""
 
     @property
     def reported_fields(self) -> tuple[object, ...]:
         """The fields whose change makes a result new; the number of expected differences is not one of them."""
-        return self.state, self.left_name, self.differences, self.error
+        return self.state, self.left_name, self.differences, self.losing, self.error
 
 
 class _Stopped(Exception):  # noqa: N818 - control flow, not an error
@@ -149,6 +151,7 @@ def _result(report: Report) -> WatchResult:
         expected=sum(family.counts.expected for family in report.families),
         warnings=tuple(report.warnings),
         error=report.nothing_compared_reason,
+        losing=report.losing_services,
     )
 
 

@@ -96,7 +96,7 @@ class ServiceSlices(Struct, frozen=True):
 class PodPage(Struct, frozen=True):
     """The pods of some endpoints of a Service, which knft has requested from the API server for this answer.
 
-    ``token`` requests the next page, and is "" in the last one. ``problem`` is why there is none, "" without a problem.
+    ``token`` requests the next page, and is "" in the last one. ``problem`` is why pods are missing, or "".
     """
 
     pods: tuple[EndpointPod, ...] = ()

@@ -25,6 +25,7 @@ def check_comparison(found: Report | Unread, command: str, *, lacks_cluster_cidr
     unexpected = [group for group in groups if group.reason is None and group.cause != "undecided"]
     undecided = [group for group in groups if group.cause == "undecided"]
     expected = sum(group.classes for group in groups if group.reason is not None)
+    losing = [group for group in groups if group.reason is not None and group.is_loss]
     if unexpected:
         text = f"{_services(unexpected)} have other outcomes with knft than with the rules in the kernel"
         cause = f"{_CLUSTER_CIDR}; " if lacks_cluster_cidr else ""
@@ -32,6 +33,10 @@ def check_comparison(found: Report | Unread, command: str, *, lacks_cluster_cidr
     if undecided:
         text = f"{_services(undecided)} reach rules that knft cannot interpret"
         yield Finding("warning", text, f"`{command}` prints these rules")
+    if losing:
+        reasons = ", ".join(sorted({group.reason or "" for group in losing}))
+        text = f"with knft, some clients no longer reach what they reach now: {_services(losing)}; reasons: {reasons}"
+        yield Finding("warning", text, f"`{command}` prints which; for NodePorts, see nodePortAddresses")
     if found.nothing_compared_reason and not (unexpected or undecided):
         text = f"nothing was compared: {found.nothing_compared_reason}"
         yield Finding("not checked", text, "capture the objects and the rules of this cluster again, and compare them")

@@ -1,7 +1,7 @@
-"""Checks the open connections to Services: those whose destination is no endpoint according to the objects."""
+"""Checks the open connections to Services: those that lead to no endpoint, or came to an address that knft refuses."""
 
 import ipaddress
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from knft.protocols import Protocol
 _PORT_BYTES = 2
 _MAX_NAMED = 3
 _MAX_SERVICE_PORTS = 10
+_REFUSED_REMEDY = "let the clients use another address, or accept NodePorts there with nodePortAddresses"
 
 
 class _Misdirected(Struct, frozen=True):
@@ -45,7 +46,17 @@ def check_connections(found: ObjectFacts | Unread) -> Iterator[Finding]:
     if len(misdirected) > _MAX_SERVICE_PORTS:
         text = f"{len(misdirected) - _MAX_SERVICE_PORTS} more Service ports have connections that lead to no endpoint"
         yield Finding("warning", text, "capture the objects again, and run the command again")
-    if not misdirected:
+    lost = Counter(
+        each
+        for family, objects in found.objects.items()
+        for each in _at_refused_addresses(objects, found.accepting[family], found.connections[family])
+    )
+    refused = sorted(lost.items())
+    yield from (_refused_finding(*place, count) for place, count in refused[:_MAX_SERVICE_PORTS])
+    if len(lost) > _MAX_SERVICE_PORTS:
+        text = f"there are connections to NodePorts at {len(lost) - _MAX_SERVICE_PORTS} more addresses and ports"
+        yield Finding("warning", text, _REFUSED_REMEDY)
+    if not (misdirected or lost):
         count = sum(len(listed) for listed in found.connections.values())
         yield Finding("ok", f"no connection to a Service leads to another address than an endpoint ({count} checked)")
 
@@ -69,6 +80,27 @@ def _misdirected(
             found[min(names)].append(connection.reply_source)
     for name in sorted(found):
         yield _Misdirected(name, len(found[name]), tuple(sorted(set(found[name]))))
+
+
+def _at_refused_addresses(
+    objects: FamilyObjects, accepting: Collection[str], connections: Iterable[Connection]
+) -> Iterator[tuple[ServicePortName, bytes]]:
+    """Yield the translated connections to NodePorts at addresses that do not accept NodePorts with knft."""
+    frontends, at_node = _frontends(objects), frozenset(map(packed_address, accepting))
+    for connection in connections:
+        address, port = connection.destination[:-_PORT_BYTES], connection.destination[-_PORT_BYTES:]
+        if address in at_node or (connection.protocol, connection.destination) in frontends:
+            continue
+        for name in frontends.get((connection.protocol, port), ()):
+            if connection.reply_source in _valid_targets(objects, name):
+                yield name, connection.destination
+
+
+def _refused_finding(name: ServicePortName, socket: bytes, count: int) -> Finding:
+    connections = f"{count} {name.protocol} connection{'s' if count > 1 else ''}"
+    address, port = _split(socket)
+    text = f"{connections} to {name} came to NodePort {port} at {address}, which knft does not accept: new ones fail"
+    return Finding("warning", text, _REFUSED_REMEDY)
 
 
 def _frontends(objects: FamilyObjects) -> Mapping[tuple[Protocol, bytes], set[ServicePortName]]:
@@ -116,5 +148,9 @@ def _finding(found: _Misdirected) -> Finding:
 
 
 def _format_socket(packed: bytes) -> str:
-    address = ipaddress.ip_address(packed[:-_PORT_BYTES])
-    return endpoint_key(str(address), int.from_bytes(packed[-_PORT_BYTES:], "big"))
+    return endpoint_key(*_split(packed))
+
+
+def _split(packed: bytes) -> tuple[str, int]:
+    """Return the address and the port of a packed socket."""
+    return str(ipaddress.ip_address(packed[:-_PORT_BYTES])), int.from_bytes(packed[-_PORT_BYTES:], "big")

@@ -85,7 +85,14 @@ def test_text_of_a_change(width: str) -> None:
     ("state", "codes"), [("equal", "1;32"), ("different", "1;31"), ("nothing", "1;33"), ("unreadable", "1;33")]
 )
 def test_conclusion_has_a_colour(state: str, codes: str) -> None:
-    result = replace(DIFFERENT, state=state, left_name="x" * 60, error="x " * 60)
+    check_colour(replace(DIFFERENT, state=state, left_name="x" * 60, error="x " * 60), codes)
+
+
+def test_conclusion_is_yellow_if_clients_lose_something() -> None:
+    check_colour(WatchResult("equal", "x" * 60, "knft", losing=("shop/web",)), "1;33")
+
+
+def check_colour(result: WatchResult, codes: str) -> None:
     plain = format_result("12:00", result, None, 80)
     text = format_result("12:00", result, None, 80, colours=True)
     lines = list(result_lines("12:00", result, None))

@@ -92,10 +92,11 @@ def test_changes_that_diff_watches_are_folded_and_coloured(kube_proxy_node: Name
     wide = _watched_change(kube_proxy_node, folder, 200, NO_COLOR="1")
 
     assert re.findall(r"\x1b\[(1;\d+)m\S+ (\w+): ", narrow) == [
-        ("1;32", "equal"),
+        ("1;33", "equal"),  # Clients would no longer reach NodePorts on the loopback address.
         ("1;31", "different"),
-        ("1;32", "equal"),
+        ("1;33", "equal"),
     ]
+    assert "; some clients would no longer reach shop/frontend" in " ".join(wide.split())
     assert "\x1b" not in wide
     for text, width in ((without_colours(narrow), 80), (wide, 200)):
         assert width / 2 < max(map(len, text.splitlines())) <= width

@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from knft.cli.explain_text import format_explanation
+from knft.explain.explain import explain
+from knft.explain.query import parse_query
 from knft.interpret.jhash import hash_slot
 from knft.render.hashing import SEED
 from knft.render.maglev import maglev_table, table_size
+from tests.support.explain_sources import of_objects
 from tests.support.families import addresses
 from tests.support.kernel_harness import CONFIG
 from tests.support.lab import plan
@@ -58,6 +62,7 @@ def test_source_hash_determines_the_endpoint_at_all_frontends(
 ) -> None:
     """Cluster IP, NodePort, load balancer IP and external IP."""
     node.apply([hashed("source-hash"), SLICE])
+    assert _explained_hash(node) == "load balancing  source-hash: by the hash of the client's address"
     sources = clients(version, 60)
     expected = {client: expected_server(version, PODS, client) for client in sources}
     assert set(expected.values()) == set(PODS)
@@ -68,6 +73,7 @@ def test_source_hash_determines_the_endpoint_at_all_frontends(
 def test_maglev_hashes_the_source_port(node: ProgrammedNode, version: plan.Version, protocol: Protocol) -> None:
     """The connections of one client reach all endpoints, those from one port the same one at all frontends."""
     node.apply([hashed("maglev"), SLICE])
+    assert _explained_hash(node) == "load balancing  maglev: by the hash of the client's address and port"
     client = clients(version, 1)[0]
     for name, port in FRONTENDS:
         flush_conntrack(node.namespace)
@@ -98,6 +104,12 @@ def test_trace_names_the_endpoint_of_a_source_port(
             traced[source_port] = end["endpoint"]
         assert traced == reached
         assert len(set(traced.values())) == len(PODS)
+
+
+def _explained_hash(node: ProgrammedNode) -> str:
+    """Return the line of ``knft explain`` about the hash, from the objects."""
+    text = format_explanation(explain(parse_query("s"), of_objects(*node.objects, config=CONFIG)), None)
+    return next(line.strip() for line in text.splitlines() if "load balancing" in line)
 
 
 def _socket_text(host: str, port: int) -> str:

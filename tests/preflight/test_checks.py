@@ -38,6 +38,7 @@ DIFFERENT = DifferenceGroup("endpoints", "shop/web:http", None, "other endpoints
 ELSEWHERE = DifferenceGroup("verdict", "", None, "dropped", classes=3)
 UNDECIDED = DifferenceGroup("undecided", "shop/web:http", None, "uninterpreted", classes=1)
 EXPECTED = DifferenceGroup("expected", "shop/web:http", "undefined port", "rejected", classes=4)
+LOSING = DifferenceGroup("expected", "shop/web:http", "NodePorts on loopback", "not served", classes=4, is_loss=True)
 
 WITHOUT_NODE = replace(objects(), has_node=False)
 
@@ -268,6 +269,8 @@ def test_verdict_is_that_of_the_worst_finding(facts: Facts, verdict: str, summar
         ("comparison", with_comparison(compared(ELSEWHERE)), "problem", "3 kinds of packets to no Service"),
         ("comparison", with_comparison(compared(UNDECIDED)), "warning", "(shop/web) reach rules that knft cannot"),
         ("comparison", with_comparison(compared(EXPECTED)), "ok", "4 kinds of packets differ as expected"),
+        ("comparison", with_comparison(compared(LOSING)), "warning", "no longer reach what they reach now: packets to"),
+        ("comparison", with_comparison(compared(LOSING)), "warning", "(shop/web); reasons: NodePorts on loopback"),
         (
             "comparison",
             with_comparison(compared()),
@@ -287,6 +290,9 @@ def test_verdict_is_that_of_the_worst_finding(facts: Facts, verdict: str, summar
         ("connections", with_connection("TCP", "203.0.113.9", 80, "10.244.9.9", 80), "warning", "shop/web:http"),
         ("connections", with_connection("TCP", "192.0.2.11", 30080, "10.244.9.9", 80), "warning", "shop/web:http"),
         ("connections", with_connection("TCP", "192.0.2.12", 30080, "10.244.9.9", 80), "ok", "(1 checked)"),
+        ("connections", with_connection("TCP", "192.0.2.12", 30080, "10.244.1.10", 8080), "warning", "at 192.0.2.12"),
+        ("connections", with_connection("UDP", "192.0.2.12", 30080, "10.244.1.10", 8080), "ok", "(1 checked)"),
+        ("connections", with_connection("TCP", "192.0.2.12", 30080, "192.0.2.12", 30080), "ok", "(1 checked)"),
         ("connections", with_connection("UDP", "10.96.0.10", 80, "10.244.9.9", 80), "ok", "(1 checked)"),
     ],
 )  # fmt: skip

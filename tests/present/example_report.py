@@ -326,15 +326,20 @@ def crowded(services: int = 300) -> Report:
     return _report([FamilyReport("IPv6", counts, groups)], metadata=ABOUT)
 
 
-def golden_file(width: int | None) -> Path:
-    """Return the file with the text of the realistic report at a width."""
-    return Path(__file__).parent / "golden" / f"report-{width or 'piped'}.txt"
+GOLDEN = {"report": realistic, "losing": losing}
+"""The reports whose text is in golden files."""
+
+
+def golden_file(name: str, width: int | None) -> Path:
+    """Return the file with the text of a report at a width."""
+    return Path(__file__).parent / "golden" / f"{name}-{width or 'piped'}.txt"
 
 
 def write_golden_files() -> None:
-    """Write the text of the realistic report at each width."""
-    for width in (80, 200, None):
-        golden_file(width).write_text(table(realistic(), width=width))
+    """Write the text of the reports at each width."""
+    for name, report in GOLDEN.items():
+        for width in (80, 200, None):
+            golden_file(name, width).write_text(table(report(), width=width))
 
 
 def main(folder: Path) -> None:

@@ -133,10 +133,12 @@ def test_uninterpreted_rules_are_listed_with_side_chain_line_and_text() -> None:
     )
 
 
+@pytest.mark.parametrize("name", example_report.GOLDEN)
 @pytest.mark.parametrize("width", [80, 200, None])
-def test_text_is_that_of_the_golden_file(width: int | None) -> None:
+def test_text_is_that_of_the_golden_file(name: str, width: int | None) -> None:
     """``python -m tests.present.example_report --golden`` writes the files."""
-    assert table(example_report.realistic(), width=width) == example_report.golden_file(width).read_text()
+    report = example_report.GOLDEN[name]()
+    assert table(report, width=width) == example_report.golden_file(name, width).read_text()
 
 
 def test_without_a_terminal_text_is_plain_whatever_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,6 +153,12 @@ class Report(Struct):
         return not any(item.counts.different or item.counts.undecided for item in self.families)
 
     @property
+    def losing_services(self) -> tuple[str, ...]:
+        """The Services that some clients reach on the left side alone, because of an expected difference."""
+        groups = [group for item in self.families for group in item.groups if group.reason and group.is_loss]
+        return tuple(sorted({group.service.partition(":")[0] for group in groups} - {""}))
+
+    @property
     def totals(self) -> Counts:
         """The sum of the counts of all families."""
         totals = Counts()
