@@ -181,6 +181,7 @@ bench: $(INSTALLED)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]' || echo 'bench: matplotlib cannot be installed here'
 	@$(RUN) -m tests.bench $(ARGS)
 	@$(RUN) -m tests.bench.large_sync
+	@$(RUN) -m tests.bench.draining
 	@sh tests/cluster/bench/install.sh
 	@$(RUN) -m tests.cluster.bench.throughput
 
