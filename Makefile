@@ -182,6 +182,7 @@ bench: $(INSTALLED)
 	@$(RUN) -m tests.bench $(ARGS)
 	@$(RUN) -m tests.bench.large_sync
 	@$(RUN) -m tests.bench.service_counters
+	@$(RUN) -m tests.bench.draining
 	@sh tests/cluster/bench/install.sh
 	@$(RUN) -m tests.cluster.bench.throughput
 

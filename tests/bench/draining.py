@@ -8,8 +8,8 @@ medians of the time from the change to the last commit, and of the CPU time of t
 - with them, when nothing is drained,
 - with them, while another thread lists them to end connections to deleted endpoints.
 
-The ratios are those to the syncs without other connections. The last column is the CPU time of the other thread in each
-round, which ends 100 connections.
+The ratios are those to the syncs without other connections. The last column is the CPU time of the other thread for one
+list of the connections. If a sync runs when the list ends, the thread begins again.
 """
 
 import argparse
@@ -123,22 +123,23 @@ class DrainingKnft:
     def sync_during_drain(self, case: Case) -> tuple[list[SyncFigures], float]:
         """Delete the case's endpoints, and sync until their connections have ended.
 
-        Returns the syncs, and the CPU seconds of the thread that ends the connections.
+        Returns the syncs, and the CPU seconds of each pass of the thread that ends the connections.
         """
         cpu: list[float] = []
         self._ended = 0
 
         def drain() -> None:
+            passes = 0
             with self.namespace.entered():
                 while self._ended < ENDED:
-                    self._drainer.run_due_passes()
+                    passes += self._drainer.run_due_passes()
                     time.sleep(PAUSE_SECONDS)
-            cpu.append(time.thread_time())
+            cpu.append(time.thread_time() / passes)
 
         with self.namespace.entered():
-            self.sync(drained_service({*case.deleted, MANY.stop}))
+            self.sync(drained_service(case.version, {*case.deleted, MANY.stop}))
             connect_to_endpoints(case.version, case.deleted, ENDED)
-            self.sync(drained_service({MANY.stop}))
+            self.sync(drained_service(case.version, {MANY.stop}))
             thread = threading.Thread(target=drain)
             figures: list[SyncFigures] = []
             thread.start()
@@ -159,7 +160,7 @@ def main() -> None:
         sys.exit(f"bench: {error}")
     tune_garbage_collector()
     print("load:", *os.getloadavg())
-    print("| Deleted | Other connections | sync, ms | ratio | CPU, ms | ratio | CPU of the other thread, ms |")
+    print("| Deleted | Other connections | sync, ms | ratio | CPU, ms | ratio | CPU of a list, ms |")
     print("| --- " * 7 + "|")
     with DrainingKnft(0) as alone, DrainingKnft(arguments.others) as among_others:
         for name, case in CASES.items():

@@ -52,6 +52,8 @@ SILENCE_SECONDS = 0.5
 LOOSE = "net.netfilter.nf_conntrack_tcp_loose"
 OTHER = (addresses("cluster.31"), SERVICE_PORT)
 METRICS_ADDRESS, METRICS_PORT = "127.0.0.1", 10249
+PROTOCOLS = {"http": "TCP", "dns": "UDP", "ctl": "SCTP"}
+"""The protocols of the ports of a Service by their names."""
 each_family = pytest.mark.parametrize("version", VERSIONS)
 
 
@@ -431,9 +433,6 @@ def _three_protocols() -> list[dict[str, Any]]:
     udp = {**_endpoints("local-1"), "ports": [{"name": "dns", "port": PORT, "protocol": "UDP"}]}
     udp["metadata"] = {**udp["metadata"], "name": "web-udp"}
     return [_annotated(service("web", 30, *ports), "reset"), udp]
-
-
-PROTOCOLS = {"http": "TCP", "dns": "UDP", "ctl": "SCTP"}
 
 
 def _tcp_and_sctp(pod: str) -> dict[str, Any]:

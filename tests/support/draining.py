@@ -18,14 +18,14 @@ _OTHER_ENDPOINT = Addresses("10.244.2.200", "fd00:10:244:2::200")
 _FIRST_CLIENTS = Addresses("12.0.0.0", "2001:db8:12::")
 
 
-def drained_service(numbers: Collection[int]) -> list[dict[str, Any]]:
-    """Return the Service with these endpoints: 1 with FIRST_PORT, 2 with the next one, up to ten."""
+def drained_service(version: Version, numbers: Collection[int]) -> list[dict[str, Any]]:
+    """Return the Service with these endpoints of one family: 1 with FIRST_PORT, 2 with the next one, up to ten."""
     item = service(NAME, 10)
     objects = [item | {"metadata": item["metadata"] | {"annotations": {"knft.dev/drain": "reset"}}}]
     for number in _NUMBERS:
-        for each in slices(NAME, {number}.intersection(numbers), port=_port(number)):
-            metadata = each["metadata"] | {"name": f"{each['metadata']['name']}-{number}"}
-            objects.append(each | {"metadata": metadata})
+        found = slices(NAME, {number}.intersection(numbers), port=_port(number))
+        (own,) = (each for each in found if each["addressType"] == f"IPv{version}")
+        objects.append(own | {"metadata": own["metadata"] | {"name": f"{own['metadata']['name']}-{number}"}})
     return objects
 
 

@@ -294,10 +294,10 @@ def test_syncs_continue_while_100_000_other_connections_exist(
     if int(namespace.read_sysctl("net.netfilter.nf_conntrack_max")) < 2 * OTHERS:
         pytest.fail("net.netfilter.nf_conntrack_max is too small on this host")
     drained, left = Drained(namespace), MANY.stop
-    drained.sync(*drained_service({*case.deleted, left}))
+    drained.sync(*drained_service(case.version, {*case.deleted, left}))
     connect_to_other_endpoint(case.version, OTHERS)
     connect_to_endpoints(case.version, case.deleted, 100)
-    drained.sync(*drained_service({left}))
+    drained.sync(*drained_service(case.version, {left}))
     drained.clock.now += GRACE_SECONDS
     pass_paused, syncs_ended = threading.Event(), threading.Event()
     readers: list[threading.Thread] = []
