@@ -54,6 +54,7 @@ def numbered_ports(count: int) -> tuple[Port, ...]:
 class ServiceSpec(Struct, frozen=True):
     """A Service; with ``ranges``, it has load balancer IPs with that many source ranges.
 
+    ``load_balancing`` is the value of the annotation knft.dev/load-balancing, if it has that.
     Of a dual-stack Service, the addresses here are those of IPv4.
     """
 
@@ -65,6 +66,7 @@ class ServiceSpec(Struct, frozen=True):
     external_ip_count: int = 0
     vip_count: int = 1
     is_dual_stack: bool = False
+    load_balancing: str = ""
 
     @property
     def name(self) -> str:

@@ -138,18 +138,8 @@ def _run_knft(url: str) -> None:
     from knft.kernel.addresses import local_addresses
     from knft.sync.assemble import live_daemon
     from knft.sync.garbage_collection import tune_garbage_collector
-    from knft.sync.observer import SyncObserver
-    from knft.sync.report import SyncReport
-    from knft.sync.state import ServiceState
     from tests.bench.cluster import NODE_IP
-    from tests.bench.timed_knft import CONFIG, TimedLibrary
-
-    class ElementCounter(SyncObserver):
-        elements = 0
-
-        def sync_succeeded(self, report: SyncReport, state: ServiceState) -> None:
-            del state
-            self.elements += report.elements_added + report.elements_removed
+    from tests.bench.timed_knft import CONFIG, ElementCounter, TimedLibrary
 
     logging.basicConfig(level=logging.WARNING)
     tune_garbage_collector()

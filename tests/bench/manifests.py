@@ -56,7 +56,9 @@ def _service(service: ServiceSpec) -> Service:
     if service.ranges:
         spec |= {"type": "LoadBalancer", "loadBalancerSourceRanges": _in_families(service, *service.source_ranges)}
         status = {"loadBalancer": {"ingress": [{"ip": vip} for vip in _in_families(service, *service.vips)]}}
-    metadata = {"name": service.name, "namespace": NAMESPACE}
+    metadata: dict[str, Any] = {"name": service.name, "namespace": NAMESPACE}
+    if service.load_balancing:
+        metadata["annotations"] = {"knft.dev/load-balancing": service.load_balancing}
     return msgspec.convert({"metadata": metadata, "spec": spec, "status": status}, Service)
 
 

@@ -14,6 +14,9 @@ from knft.nft.codec.tables import declarations_text, transaction_json
 from knft.sync.assemble import live_daemon, rendering_daemon
 from knft.sync.garbage_collection import tune_garbage_collector
 from knft.sync.observer import SyncObserver
+from knft.sync.proxier import Proxier
+from knft.sync.report import SyncReport
+from knft.sync.state import ServiceState
 from tests.bench.cluster import CLUSTER_CIDR, NODE_IP, SERVICE_CIDR
 from tests.bench.measure import CollectorClock, process_cpu_seconds, resident_mib
 
@@ -36,14 +39,16 @@ class SyncTimes(Struct, frozen=True):
 
 
 class TimedLibrary(WorkerProcess):
-    """libnftables in its own process; measures the seconds of its calls, and the time of the last answer."""
+    """libnftables in its own process; measures its input, the seconds of its calls, and the time of the last answer."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.sent_bytes = 0
         self.seconds = self.answered_at = 0.0
 
     def run(self, commands: str, *, terse: bool = False) -> str:
         started = time.perf_counter()
+        self.sent_bytes += len(commands)
         try:
             return super().run(commands, terse=terse)
         finally:
@@ -58,6 +63,17 @@ class TimedLibrary(WorkerProcess):
         """Return the CPU time of the current process, and of those that it has replaced."""
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime + process_cpu_seconds(self.pid or 0)
+
+
+class ElementCounter(SyncObserver):
+    """Counts the elements that syncs add and remove."""
+
+    def __init__(self) -> None:
+        self.elements = 0
+
+    def sync_succeeded(self, report: SyncReport, state: ServiceState) -> None:
+        del state
+        self.elements += report.elements_added + report.elements_removed
 
 
 class TimedKnft:
@@ -88,6 +104,15 @@ class TimedKnft:
             collector=self._collector.seconds - collector,
             cpu=self._cpu_seconds() - cpu,
         )
+
+    def close(self) -> None:
+        """End libnftables' process, which keeps its network namespace."""
+        self.libnftables.close()
+
+    @property
+    def proxier(self) -> Proxier:
+        """The Proxier of IPv4."""
+        return self._daemon._proxiers[0]
 
     def _cpu_seconds(self) -> float:
         return time.process_time() + self.libnftables.cpu_seconds()
