@@ -60,12 +60,12 @@ def knft_pods(cluster: Cluster, selector: str) -> list[dict[str, Any]]:
 def check_pods(
     cluster: Cluster, pods: Sequence[dict[str, Any]], expected: Mapping[str, Mapping[str, str]] = EXPECTED
 ) -> list[str]:
-    """Print a line for each pod; return how the processes differ from what is expected, or that knft is not ready."""
+    """Print a line for each pod; return how processes and commands differ from what is expected."""
     problems = [] if pods else ["no pod of knft is running"]
     for pod in pods:
         name = f"{pod['metadata']['name']} on {pod['spec']['nodeName']}"
         processes = [_command(cluster, pod), *_processes(pod["metadata"]["uid"])]
-        different = [*differences(processes, expected), *_status_problem(cluster, pod)]
+        different = [*differences(processes, expected), *_command_problems(cluster, pod)]
         problems += [f"{name}: {text}" for text in different]
         values = [f"{each.name}: {_text(each.values)}" for each in processes]
         print(f"e2e: {name}: {'; '.join(different or values)}", flush=True)
@@ -93,12 +93,24 @@ def _command(cluster: Cluster, pod: Mapping[str, Any]) -> PodProcess:
     return PodProcess(_COMMAND, 0, read_values(*printed.split("\0")))
 
 
-def _status_problem(cluster: Cluster, pod: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the conclusion of ``knft status`` in the pod if it is not that knft is ready."""
-    command = ("exec", "--namespace=kube-system", pod["metadata"]["name"], "--", "knft", "status")
-    conclusion = cluster.kubectl(*command).partition("\n")[0]
+def _command_problems(cluster: Cluster, pod: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what commands in the pod print unexpectedly: knft is ready, and CoreDNS has pods on nodes."""
+    command = ("exec", "--namespace=kube-system", pod["metadata"]["name"], "--", "knft")
+    conclusion = cluster.kubectl(*command, "status").partition("\n")[0]
     if not conclusion.startswith("knft is ready"):
         yield f"knft status says {conclusion!r}"
+    yield from explanation_problems(cluster.kubectl(*command, "explain", "kube-system/kube-dns", "--output=json"))
+
+
+def explanation_problems(printed: str) -> Iterator[str]:
+    """Yield warnings, and endpoints without pod or node, in what ``knft explain`` has printed about a Service."""
+    found = json.loads(printed)
+    endpoints = [each for port in found["ports"] for each in port["endpoints"]]
+    yield from (f"knft explain warns: {warning}" for warning in found["warnings"])
+    if not endpoints:
+        yield "knft explain prints no endpoint"
+    nameless = [each["endpoint"] for each in endpoints if not (each["pod"] and each["node"])]
+    yield from (f"knft explain prints no pod or no node for {endpoint}" for endpoint in nameless)
 
 
 def _processes(uid: str) -> Iterator[PodProcess]:

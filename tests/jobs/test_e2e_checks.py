@@ -1,5 +1,6 @@
 """What ``make test-e2e`` checks besides the specs: knft's processes in its pods, and what a removed cluster leaves."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.e2e.running_pods import EXPECTED, PodProcess, differences, read_values
+from tests.e2e.running_pods import EXPECTED, PodProcess, differences, explanation_problems, read_values
 from tests.support.cluster_traces import ClusterNames, ClusterTraces, find_traces, leftovers
 from tests.support.machine_state import MachineState, Process, read_machine_state
 
@@ -46,6 +47,16 @@ def test_differing_privilege_is_named(status: str, mounts: str, field: str) -> N
     (text,) = differences([*found[:2], different], EXPECTED)
     assert text.startswith(f"{field} of worker process 2 is ")
     assert list(differences(found[:2], EXPECTED)) == ["no worker process is running"]
+
+
+def test_endpoints_without_pods_are_named() -> None:
+    endpoints = [{"endpoint": f"10.0.0.{number}:53", "pod": pod, "node": "n"} for number, pod in enumerate(("p", ""))]
+    found = {"warnings": ["pods are missing"], "ports": [{"endpoints": endpoints}]}
+    assert list(explanation_problems(json.dumps(found))) == [
+        "knft explain warns: pods are missing",
+        "knft explain prints no pod or no node for 10.0.0.1:53",
+    ]
+    assert list(explanation_problems('{"warnings": [], "ports": []}')) == ["knft explain prints no endpoint"]
 
 
 _NAMES = ClusterNames(Path("/state/cluster"), "knft-0123abcd")
