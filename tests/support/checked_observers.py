@@ -43,7 +43,7 @@ class CheckedObservers:
 
     def update(self, family: Family, changes: Mapping[int, ForwardedPort | None]) -> None:
         """Take changed NodePorts in place of the forwarder."""
-        current = self._forwarded[family] | changes
+        current = {**self._forwarded[family], **changes}
         self._forwarded[family] = {number: port for number, port in current.items() if port is not None}
 
     def sync_started(self, family: Family) -> None:
