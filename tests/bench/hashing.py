@@ -97,13 +97,10 @@ class Shares(Struct, frozen=True):
 def _print_shares(counts: Sequence[int], clients: int) -> None:
     rng = Random(1)  # noqa: S311 - reproducible
     hashes = [_client_hash(rng) for _ in range(clients)]
-    columns: tuple[str, ...] = (
-        "endpoints n",
-        "slots",
-        "share of the slots, least and greatest, times n",
-        f"χ² of {clients} clients",
-    )
-    columns += ("p", "1/n", "clients that move if one goes", "1/(n+1)", "if one comes", "CPU, ms")
+    columns = [
+        *("endpoints n", "slots", "share of the slots, least and greatest, times n", f"χ² of {clients} clients", "p"),
+        *("1/n", "clients that move if one goes", "1/(n+1)", "if one comes", "CPU, ms"),
+    ]
 
     def rows() -> Iterator[Sequence[str]]:
         for count, size in itertools.product(counts, SIZES):
@@ -221,15 +218,10 @@ def _one_service(service: ServiceSpec) -> Iterator[OneService]:
 
 
 def _print_changes(counts: Sequence[int], repetitions: int) -> None:
-    columns: tuple[str, ...] = (
-        "endpoints n",
-        "change",
-        "elements of the Service",
-        "elements removed and added",
-        "bytes",
-        "CPU, ms",
-    )
-    columns += ("CPU, relative", "time, relative")
+    columns = [
+        *("endpoints n", "change", "elements of the Service", "elements removed and added", "bytes", "CPU, ms"),
+        *("CPU, relative", "time, relative"),
+    ]
 
     def rows() -> Iterator[Sequence[str]]:
         for count in counts:
@@ -280,7 +272,7 @@ def _ratio(pairs: Sequence[Pair], value: Callable[[Change], float]) -> str:
 
 
 def _print_memory(services: int, clients: int, rounds: int) -> None:
-    columns: tuple[str, ...] = ("Services with", "elements of each", "memory of the kernel for each Service, KiB")
+    columns = ["Services with", "elements of each", "memory of the kernel for each Service, KiB"]
 
     def rows() -> Iterator[Sequence[str]]:
         # In turn, because the memory of other programs changes meanwhile.
