@@ -183,6 +183,7 @@ bench: $(INSTALLED)
 	@$(RUN) -m tests.bench.large_sync
 	@$(RUN) -m tests.bench.service_counters
 	@$(RUN) -m tests.bench.draining
+	@$(RUN) -m tests.bench.hashing
 	@sh tests/cluster/bench/install.sh
 	@$(RUN) -m tests.cluster.bench.throughput
 
