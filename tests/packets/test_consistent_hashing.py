@@ -1,5 +1,6 @@
 """Consistent hashing: the hash of a client determines its endpoint, as computed here without a kernel."""
 
+import re
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
@@ -14,6 +15,7 @@ from knft.explain.query import parse_query
 from knft.interpret.jhash import hash_slot
 from knft.render.hashing import SEED
 from knft.render.maglev import maglev_table, table_size
+from knft.render.names import HASHED_MAP_PREFIX
 from tests.support.explain_sources import of_objects
 from tests.support.families import addresses
 from tests.support.kernel_harness import CONFIG
@@ -126,15 +128,16 @@ def _dial(node: ProgrammedNode, target: tuple[str, int, Protocol], source: str, 
     return outcome
 
 
+@pytest.mark.parametrize("load_balancing", ["maglev", "source-hash"])
 def test_connections_through_another_node_reach_the_same_endpoint(
-    node: ProgrammedNode, version: plan.Version, protocol: Protocol
+    node: ProgrammedNode, version: plan.Version, protocol: Protocol, load_balancing: str
 ) -> None:
     """The other node has other pods of its own, and gets the endpoints in another order."""
-    node.apply([hashed("maglev"), SLICE])
+    node.apply([hashed(load_balancing), SLICE])
     client, number = plan.SECOND_OUTSIDE.of(version), FRONTENDS[1][1]
     config = structs.replace(CONFIG, node_name=plan.REMOTE.node_name)
     with ProgrammedNode(node.lab, config, REMOTE_NODE, plan.REMOTE.host) as remote:
-        remote.apply([endpoints("s", *reversed(PODS), http=HTTP), hashed("maglev")])
+        remote.apply([endpoints("s", *reversed(PODS), http=HTTP), hashed(load_balancing)])
         servers = {
             source_port: [
                 _server(node, (address(name, version), number, protocol), client, source_port)
@@ -143,7 +146,8 @@ def test_connections_through_another_node_reach_the_same_endpoint(
             for source_port in range(22000, 22020)
         }
     assert all(first == second for first, second in servers.values())
-    assert {first for first, _ in servers.values()} == set(PODS)
+    reached = {first for first, _ in servers.values()}
+    assert reached == set(PODS) if load_balancing == "maglev" else len(reached) == 1
 
 
 def test_policy_local_hashes_to_endpoints_of_this_node(
@@ -189,7 +193,15 @@ def test_restart_changes_nothing(node: ProgrammedNode, outside: OutsideClients, 
     before = node.namespace.run(["nft", "list", "ruleset"]).stdout
     node.restart([])
     assert before == node.namespace.run(["nft", "list", "ruleset"]).stdout
+    # The host's nft lists every slot, of TCP and UDP in both families.
+    assert _listed_slots(before) == [table_size(len(PODS))] * 4
     assert set(outside.servers_of(*FRONTENDS[0], clients(version, 20)).values()) == set(PODS)
+
+
+def _listed_slots(ruleset: str) -> list[int]:
+    """Return how many elements each map of tables of hashes has that is not empty."""
+    maps = re.findall(rf"map {HASHED_MAP_PREFIX}\S+ {{(.*?)\n\t}}", ruleset, re.DOTALL)
+    return [count for text in maps if (count := text.partition("elements = ")[2].count(" : "))]
 
 
 @pytest.mark.usefixtures("small_tables")

@@ -17,7 +17,7 @@ from tests.support.lab.outcomes import Answered, Rejected
 from tests.support.lab.plan import Version
 from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
-from tests.support.lab.traffic import dial, dial_many
+from tests.support.lab.traffic import OpenConnection, dial, dial_many
 from tests.support.logged_process import LoggedProcess
 from tests.support.packets.programmed import endpoints, service, tcp_and_udp
 from tests.support.scenario import VERSIONS, Scenario
@@ -250,10 +250,16 @@ def test_sigterm_ends_both_processes(node: LoopbackNode) -> None:
 
 
 def test_restart_serves_again(node: LoopbackNode) -> None:
-    """The forwarder ends with knft, also if that is killed, so the next process can open the ports."""
+    """The forwarder ends with knft, also if that is killed, so the next process can open the ports.
+
+    Its connections end with it.
+    """
     node.wait_for(lambda: node.server_at(4) == "remote-1")
     (forwarder,) = _forwarders(node)
-    node.kill()
+    with OpenConnection(node.node, address("loopback", 4), NODE_PORT) as connection:
+        assert connection.send(b"before") == "echo"
+        node.kill()
+        wait_until(lambda: connection.send(b"after") == "reset", "the connection continues")
     node.start(GATE, "--nodeport-addresses", "localhost")
     assert _has_ended(forwarder)
     node.wait_for(lambda: all(node.server_at(version) == "remote-1" for version in VERSIONS))
