@@ -93,10 +93,11 @@ def blocking_reason(trail: Sequence[RuleHit], policy: str) -> str:
     """Return why a packet is rejected or dropped; ``policy`` is the field of the traffic policy that applies to it."""
     if not trail:
         return ""
+    # The verdict may be that of a chain to which the map leads, such as reset-or-drop.
+    is_dropped = any(isinstance(step, Verdict) and step.kind == "drop" for step in trail[-1].actions)
     for hit in reversed(trail):
-        verdicts = [step for step in hit.actions if isinstance(step, Verdict)]
-        if verdicts and _TO_ENDPOINTS.fullmatch(_without_table(hit.chain)):
-            is_dropped = any(verdict.kind == "drop" for verdict in verdicts)
+        is_verdict = any(isinstance(step, Verdict) for step in hit.actions)
+        if is_verdict and _TO_ENDPOINTS.fullmatch(_without_table(hit.chain)):
             return _NO_LOCAL.format(policy=policy) if is_dropped else "no endpoints"
     last = trail[-1]
     text = last.rule.comment or last.rule.text

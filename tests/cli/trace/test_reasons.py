@@ -1,11 +1,12 @@
 """Outcomes of packets, and the reasons, on rendered rules of knft and of kube-proxy's modes iptables and ipvs."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+import yaml
 
-from tests.support.traced_cluster import FLAGS, ends, trace, write_manifests
+from tests.support.traced_cluster import FLAGS, OBJECTS, ends, invoke_trace, trace, write_manifests
 
 OUTSIDE, POD, NODE = "192.0.2.99", "10.244.1.11", "192.0.2.11"
 KNFT, IPTABLES, IPVS = ("nftables",), ("iptables",), ("ipvs",)
@@ -136,3 +137,27 @@ def test_remembered_client_reaches_its_endpoint(cluster: Path, mode: str) -> Non
         "10.244.2.11:8080",
         10800,
     )
+
+
+@pytest.mark.parametrize(("policy", "chain"), [("Cluster", "reset-or-reject-chain"), ("Local", "reset-or-drop")])
+def test_chain_of_a_draining_service_without_endpoints_is_shown(tmp_path: Path, policy: str, chain: str) -> None:
+    """A new connection is rejected or dropped as without the annotation."""
+    ports = [{"name": "http", "port": 80, "nodePort": 30080}]
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "web", "namespace": "shop", "annotations": {"knft.dev/drain": "reset"}},
+        "spec": {"clusterIP": "10.96.0.30", "type": "NodePort", "ports": ports, "externalTrafficPolicy": policy},
+    }
+    items: list[Any] = list(OBJECTS)
+    node = next(item for item in items if item["kind"] == "Node")
+    slice_elsewhere = next(item for item in items if item["kind"] == "EndpointSlice" and "elsewhere" in str(item))
+    labels = {"kubernetes.io/service-name": "web"}
+    slice_of_web = {**slice_elsewhere, "metadata": {**slice_elsewhere["metadata"], "labels": labels}}
+    manifests = tmp_path / "objects.yaml"
+    manifests.write_text(yaml.safe_dump_all([node, service, *([slice_of_web] if policy == "Local" else [])]))
+    packet = ("--from", "198.51.100.7", "--to", "192.0.2.11:30080")
+    text = invoke_trace("-f", str(manifests), *FLAGS, *packet).stdout
+    rejected, dropped = "is rejected: no endpoints", "is dropped: no local endpoints, externalTrafficPolicy Local"
+    assert text.startswith(f"the packet {rejected if policy == 'Cluster' else dropped}")
+    assert f"ip knft {chain}: " in text
