@@ -74,6 +74,21 @@ def test_change_names_packets_and_findings(tmp_path: Path) -> None:
     assert same.stdout.startswith("no packet is treated differently on 2 nodes; 0 new findings, 0 gone\n")
 
 
+def test_change_to_consistent_hashing_names_the_shares(tmp_path: Path) -> None:
+    """The shares of a table of 1 021 slots are not equal; nobody loses anything."""
+    annotations = {"knft.dev/load-balancing": "maglev"}
+    folders = [
+        written(tmp_path / name, service(annotations=item), endpoint_slice(), *TWO_NODES)
+        for name, item in (("before", None), ("after", annotations))
+    ]
+    change = report_of("-f", folders[1], "--against", folders[0], "--cluster-cidr", "10.244.0.0/16").change
+    assert change is not None
+    (pods, *_) = (each for each in change.traffic if "masqueraded" not in each.before)
+    assert pods.before == "reaches 10.244.1.11:8080, 10.244.2.11:8080 (1/2 each)"
+    assert pods.after == "reaches 10.244.1.11:8080 (511/1021); reaches 10.244.2.11:8080 (510/1021)"
+    assert not any(each.is_loss for each in change.traffic)
+
+
 def test_missing_cluster_cidr_is_noted(tmp_path: Path) -> None:
     """With policy Local, a node sends packets from pods to an endpoint elsewhere, and drops those from outside."""
     pod_elsewhere = endpoint_slice(endpoint(1))
