@@ -75,16 +75,16 @@ def result_lines(now: str, result: WatchResult, previous: WatchResult | None) ->
     is_first = previous is None or previous.left_name != result.left_name or previous.right_name != result.right_name
     before = WatchResult("equal") if previous is None or is_first else previous
     changes = list(_changes(before.differences, result.differences))
+    loss = f"; some clients would no longer reach {escape_invisible(', '.join(result.losing))}" if result.losing else ""
     if result.state == "nothing":
         yield f"{now} nothing was compared in {sides}: {escape_invisible(result.error)}"
     elif result.state == "equal":
         expected = f", except for expected differences ({result.expected} kinds of packets)" if result.expected else ""
-        loss = f"; some clients would no longer reach {', '.join(result.losing)}" if result.losing else ""
-        yield f"{now} equal: packets have the same outcome in {sides}{expected}{escape_invisible(loss)}"
+        yield f"{now} equal: packets have the same outcome in {sides}{expected}{loss}"
     elif is_first:
-        yield f"{now} different: some packets have different outcomes in {sides}"
+        yield f"{now} different: some packets have different outcomes in {sides}{loss}"
     else:
-        yield f"{now} different: {_summary(changes)}; {len(result.differences)} in all"
+        yield f"{now} different: {_summary(changes)}; {len(result.differences)} in all{loss}"
     yield from (f"  {text}" if is_first else f"  {sign} {text}" for sign, text in changes)
     yield from (f"  warning: {escape_invisible(text)}" for text in result.warnings if text not in before.warnings)
 

@@ -25,7 +25,7 @@ from knft.model.objects import EndpointSlice, Service
 
 MAX_LISTS = 5
 """How often all pieces are read, if Services are deleted meanwhile."""
-MAX_POD_PAGES = 200
+MAX_POD_PAGES = 100
 """At most so many pages of pods are read, each of 20 EndpointSlices; a page takes 5 s at most."""
 _Piece = TypeVar("_Piece", ServicePiece, SlicePiece)
 _Item = TypeVar("_Item")

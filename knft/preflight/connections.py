@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from knft.decide.stale_flows import frontend_keys, packed_address, packed_socket
 from knft.explain.cluster import FamilyObjects
+from knft.families import Family
 from knft.kernel.connections import Connection
 from knft.model.endpoint import endpoint_key
 from knft.model.names import ServicePortName
@@ -18,7 +19,9 @@ from knft.protocols import Protocol
 _PORT_BYTES = 2
 _MAX_NAMED = 3
 _MAX_SERVICE_PORTS = 10
-_REFUSED_REMEDY = "let the clients use another address, or accept NodePorts there with nodePortAddresses"
+_OTHER_ADDRESS = "let the clients use another address"
+_REMEDY = f"{_OTHER_ADDRESS}, or accept NodePorts there with nodePortAddresses"
+_LOOPBACK_REMEDY = f"{_OTHER_ADDRESS}; for TCP, knft can serve NodePorts there (docs/behaviour/loopback-nodeports.md)"
 
 
 class _Misdirected(Struct, frozen=True):
@@ -47,15 +50,13 @@ def check_connections(found: ObjectFacts | Unread) -> Iterator[Finding]:
         text = f"{len(misdirected) - _MAX_SERVICE_PORTS} more Service ports have connections that lead to no endpoint"
         yield Finding("warning", text, "capture the objects again, and run the command again")
     lost = Counter(
-        each
-        for family, objects in found.objects.items()
-        for each in _at_refused_addresses(objects, found.accepting[family], found.connections[family])
+        each for family in found.objects for each in _at_refused_addresses(found, family, found.connections[family])
     )
     refused = sorted(lost.items())
     yield from (_refused_finding(*place, count) for place, count in refused[:_MAX_SERVICE_PORTS])
     if len(lost) > _MAX_SERVICE_PORTS:
         text = f"there are connections to NodePorts at {len(lost) - _MAX_SERVICE_PORTS} more addresses and ports"
-        yield Finding("warning", text, _REFUSED_REMEDY)
+        yield Finding("warning", text, _REMEDY)
     if not (misdirected or lost):
         count = sum(len(listed) for listed in found.connections.values())
         yield Finding("ok", f"no connection to a Service leads to another address than an endpoint ({count} checked)")
@@ -83,24 +84,34 @@ def _misdirected(
 
 
 def _at_refused_addresses(
-    objects: FamilyObjects, accepting: Collection[str], connections: Iterable[Connection]
+    found: ObjectFacts, family: Family, connections: Iterable[Connection]
 ) -> Iterator[tuple[ServicePortName, bytes]]:
     """Yield the translated connections to NodePorts at addresses that do not accept NodePorts with knft."""
-    frontends, at_node = _frontends(objects), frozenset(map(packed_address, accepting))
+    objects, at_node = found.objects[family], frozenset(map(packed_address, found.accepting[family]))
+    frontends, valid = _frontends(objects), dict[ServicePortName, frozenset[bytes]]()
     for connection in connections:
         address, port = connection.destination[:-_PORT_BYTES], connection.destination[-_PORT_BYTES:]
-        if address in at_node or (connection.protocol, connection.destination) in frontends:
+        is_served = family in found.loopback and connection.protocol == "TCP" and _is_loopback(address)
+        is_translated = connection.reply_source != connection.destination
+        is_frontend = (connection.protocol, connection.destination) in frontends
+        if address in at_node or is_served or is_frontend or not is_translated:
             continue
         for name in frontends.get((connection.protocol, port), ()):
-            if connection.reply_source in _valid_targets(objects, name):
+            if name not in valid:
+                valid[name] = _valid_targets(objects, name)
+            if connection.reply_source in valid[name]:
                 yield name, connection.destination
+
+
+def _is_loopback(address: bytes) -> bool:
+    return ipaddress.ip_address(address).is_loopback
 
 
 def _refused_finding(name: ServicePortName, socket: bytes, count: int) -> Finding:
     connections = f"{count} {name.protocol} connection{'s' if count > 1 else ''}"
     address, port = _split(socket)
     text = f"{connections} to {name} came to NodePort {port} at {address}, which knft does not accept: new ones fail"
-    return Finding("warning", text, _REFUSED_REMEDY)
+    return Finding("warning", text, _LOOPBACK_REMEDY if _is_loopback(socket[:-_PORT_BYTES]) else _REMEDY)
 
 
 def _frontends(objects: FamilyObjects) -> Mapping[tuple[Protocol, bytes], set[ServicePortName]]:

@@ -93,7 +93,7 @@ class ObjectFacts(Struct, frozen=True):
     """Services and endpoints, the addresses that accept NodePorts, and the open connections, by family.
 
     ``node_problems`` tell that the node's name or addresses are probably mistaken. ``has_node`` tells whether its Node
-    is one of the objects.
+    is one of the objects. ``loopback`` are the families in which knft serves NodePorts at loopback addresses.
     """
 
     objects: Mapping[Family, FamilyObjects]
@@ -101,6 +101,7 @@ class ObjectFacts(Struct, frozen=True):
     connections: Mapping[Family, tuple[Connection, ...]] | Unread
     node_problems: tuple[str, ...] = ()
     has_node: bool = True
+    loopback: frozenset[Family] = frozenset()
 
 
 class Facts(Struct, frozen=True):

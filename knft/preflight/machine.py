@@ -161,16 +161,16 @@ def _read_foreign_tables(
     with WorkerProcess() as library:
 
         def read(family: str, name: str, printed_chains: Collection[str]) -> tuple[MarkUse, ...] | Unread:
-            listing = list_foreign_table_json(library, family, name)
             try:
+                listing = list_foreign_table_json(library, family, name)
                 return () if listing is None else mark_uses(listing, printed_chains)
-            except CaptureError as error:
+            except (CaptureError, KernelError) as error:
                 return _unreadable_table(family, name, flags[family, name], error)
 
         return {" ".join(table): attempt(partial(read, *table, chains)) for table, chains in tables.items()}
 
 
-def _unreadable_table(family: str, name: str, flags: Collection[str], error: CaptureError) -> Unread:
+def _unreadable_table(family: str, name: str, flags: Collection[str], error: KnftError) -> Unread:
     # libnftables 1.0.6 lists arbitrary memory as the name of flag owner, so the JSON may be truncated.
     reason = "old versions of libnftables list flag owner incorrectly" if "owner" in flags else str(error)
     command = shlex.join(("nft", "list", "table", family, name))
@@ -220,6 +220,7 @@ def _read_objects(inputs: Inputs) -> ObjectFacts | Unread:
         attempt(lambda: {family: open_connections(family) for family in Family}),
         tuple(_node_problems(config, changes, states, own)),
         has_node(config, changes),
+        frozenset(family for family in Family if config.serves_localhost_nodeports(family)),
     )
 
 

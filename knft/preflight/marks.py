@@ -18,7 +18,7 @@ _SET = re.compile(rf"--set-x?mark {_NUMBER}(?:/{_NUMBER})?")
 _MATCH = re.compile(rf"-m mark (?:! )?--mark {_NUMBER}(?:/{_NUMBER})?")
 _COPY = re.compile(rf"-j CONNMARK --(?:restore|save)-mark(?: --nfmask {_NUMBER})?")
 _TPROXY = re.compile(rf"--tproxy-mark {_NUMBER}(?:/{_NUMBER})?")
-_WRITES_ALL = re.compile(r"-m socket\b.* --restore-skmark|-j SET\b.* --map-mark")
+_WRITES_ALL = re.compile(r"-m socket\b.* --restore-skmark|-j SET\b.* --map-mark|-j HMARK\b")
 """Matches of rules that may write every bit: with the mark of a socket, or of an entry of an ipset."""
 _MAX_NAMED = 3
 
@@ -63,9 +63,9 @@ def _bits(rule: SavedRule) -> int:
     """Return the bits that a rule writes, and those that it compares."""
     found = 0
     if rule.target == "MARK" and (written := _SET.search(rule.text)):
-        found |= _number(written[2], _ALL_BITS)
+        found |= _number(written[1], 0) | _number(written[2], _ALL_BITS)
     if rule.target == "TPROXY" and (written := _TPROXY.search(rule.text)):
-        found |= _number(written[2], _ALL_BITS)
+        found |= _number(written[1], 0) | _number(written[2], _ALL_BITS)
     if copied := _COPY.search(rule.text):
         found |= _number(copied[1], _ALL_BITS)
     if _WRITES_ALL.search(rule.text):

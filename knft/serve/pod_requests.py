@@ -57,7 +57,6 @@ class PodRequests:
         loop = asyncio.get_running_loop()
         response: asyncio.Future[Response] = loop.create_future()
         loop.call_later(ANSWER_SECONDS, _set_result, response, _page(PodPage(problem=_NO_ANSWER)))
-        self._waiting += 1
 
         def end(result: Response | Exception | None) -> None:
             self._waiting -= 1
@@ -70,6 +69,7 @@ class PodRequests:
 
         # A daemon thread: it must not delay the end of the process.
         threading.Thread(target=request, name="endpoint-pods", daemon=True).start()
+        self._waiting += 1
         return response
 
     def _request(

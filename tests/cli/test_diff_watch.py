@@ -92,6 +92,12 @@ def test_conclusion_is_yellow_if_clients_lose_something() -> None:
     check_colour(WatchResult("equal", "x" * 60, "knft", losing=("shop/web",)), "1;33")
 
 
+def test_services_that_clients_lose_are_named_in_each_result() -> None:
+    losing = replace(DIFFERENT, losing=("shop/web",))
+    for result, previous in ((losing, None), (losing, DIFFERENT), (replace(losing, state="equal"), DIFFERENT)):
+        assert "; some clients would no longer reach shop/web" in next(result_lines("12:00", result, previous))
+
+
 def check_colour(result: WatchResult, codes: str) -> None:
     plain = format_result("12:00", result, None, 80)
     text = format_result("12:00", result, None, 80, colours=True)

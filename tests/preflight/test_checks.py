@@ -9,6 +9,7 @@ from knft.families import Family
 from knft.interpret.compare.report import DifferenceGroup, Report
 from knft.kernel.mark_routes import MarkRoute
 from knft.kernel.sysctls import DifferingValue
+from knft.model.endpoint import Endpoint
 from knft.model.names import ServicePortName
 from knft.model.service_port import ServicePort
 from knft.preflight.checks import check
@@ -74,6 +75,21 @@ def with_comparison(found: Report | Unread) -> Facts:
 
 def with_connection(*arguments: Any) -> Facts:
     return ready_except(cluster=objects(connection(*arguments)))
+
+
+def on_loopback(protocol: str) -> Facts:
+    """Return the facts of a node with a connection to the NodePort on the loopback address, which knft serves."""
+    found = objects(connection(protocol, "127.0.0.1", 30080, "10.244.1.10", 8080))
+    return ready_except(cluster=replace(found, loopback=frozenset({Family.IPV4})))
+
+
+def direct_connection() -> Facts:
+    """Return the facts of a node with a connection to an endpoint whose port has the number of the NodePort."""
+    found = objects(connection("TCP", "10.244.1.30", 30080, "10.244.1.30", 30080))
+    ipv4 = found.objects[Family.IPV4]
+    endpoints = {**ipv4.endpoints, WEB: (Endpoint.at("10.244.1.30", 30080),)}
+    changed = {**found.objects, Family.IPV4: replace(ipv4, endpoints=endpoints)}
+    return ready_except(cluster=replace(found, objects=changed))
 
 
 def test_every_point_of_a_ready_node_is_ok() -> None:
@@ -249,6 +265,8 @@ def test_verdict_is_that_of_the_worst_finding(facts: Facts, verdict: str, summar
         ("packet mark", marked("-A X -j CONNMARK --restore-mark"), "warning", "--restore-mark"),
         ("packet mark", marked("-A X -j CONNMARK --save-mark --nfmask 0xf0 --ctmask 0xf0"), "ok", "no rule"),
         ("packet mark", marked("-A X -j CONNMARK --save-mark"), "warning", "--save-mark"),
+        ("packet mark", marked("-A X -j MARK --set-xmark 0x4000/0x0"), "warning", "0x4000/0x0"),
+        ("packet mark", marked("-A X -j HMARK --hmark-tuple src --hmark-mod 10"), "warning", "HMARK"),
         ("packet mark", marked("-A X -m mark ! --mark 0x4000/0xf000 -j DROP"), "warning", "! --mark 0x4000/0xf000"),
         ("packet mark", marked("-A X -m mark --mark 0x8000/0x8000 -j DROP"), "ok", "no rule"),
         ("packet mark", marked(f"{TPROXY} --tproxy-mark 0x4000/0x4000"), "warning", "--tproxy-mark 0x4000/0x4000"),
@@ -292,6 +310,9 @@ def test_verdict_is_that_of_the_worst_finding(facts: Facts, verdict: str, summar
         ("connections", with_connection("TCP", "192.0.2.12", 30080, "10.244.9.9", 80), "ok", "(1 checked)"),
         ("connections", with_connection("TCP", "192.0.2.12", 30080, "10.244.1.10", 8080), "warning", "at 192.0.2.12"),
         ("connections", with_connection("UDP", "192.0.2.12", 30080, "10.244.1.10", 8080), "ok", "(1 checked)"),
+        ("connections", with_connection("TCP", "127.0.0.1", 30080, "10.244.1.10", 8080), "warning", "at 127.0.0.1, "),
+        ("connections", on_loopback("TCP"), "ok", "(1 checked)"),
+        ("connections", direct_connection(), "ok", "(1 checked)"),
         ("connections", with_connection("TCP", "192.0.2.12", 30080, "192.0.2.12", 30080), "ok", "(1 checked)"),
         ("connections", with_connection("UDP", "10.96.0.10", 80, "10.244.9.9", 80), "ok", "(1 checked)"),
     ],

@@ -75,6 +75,7 @@ def match(left: Any, right: Any, operator: str = "==") -> dict[str, Any]:
         ({"vmap": {"key": {"&": [MARK, 0xF0]}, "data": "@verdicts"}}, 0xF0),
         ({"dnat": {"addr": {"map": {"key": MARK, "data": "@addresses"}}}}, None),
         ({"xt": {"type": "target", "name": "MARK"}}, None),
+        ({"xt": {"type": "target", "name": "HMARK"}}, None),
         ({"xt": None}, None),
         ("tproxy to mark 1", None),
     ],

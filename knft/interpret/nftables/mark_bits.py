@@ -11,7 +11,7 @@ from typing import Any
 
 from knft.interpret.nftables.marks import ALL, Mark, read_mark
 
-_EXTENSIONS = frozenset({"MARK", "mark", "mark_m", "CONNMARK", "TPROXY", "SET", "socket"})
+_EXTENSIONS = frozenset({"MARK", "mark", "mark_m", "CONNMARK", "TPROXY", "SET", "socket", "HMARK"})
 """Extensions of iptables and ebtables that can read or write the packet mark; nft lists their names alone."""
 
 
