@@ -65,6 +65,7 @@ class TerminalProcess:
         self._master, slave = _open_terminal(columns)
         settings = termios.tcgetattr(slave)
         settings[_LOCAL_FLAGS] &= ~termios.ECHO  # of "^C"
+        settings[_LOCAL_FLAGS] |= termios.NOFLSH  # Ctrl-C would discard what the command has written last.
         termios.tcsetattr(slave, termios.TCSANOW, settings)
         self._process = subprocess.Popen(
             ["setsid", "--ctty", *command],  # noqa: S607 - the first one in PATH
