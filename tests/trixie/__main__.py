@@ -27,8 +27,11 @@ TESTS = (
     *("tests/packets/test_loopback_nodeports.py", "tests/packets/test_consistent_hashing.py"),
     *("tests/kernel", "tests/sync", "tests/cli"),
 )
-# They load no rules, and need shells that the root directory lacks.
-IGNORED = "tests/cli/test_completion.py"
+# They need shells, ip or iptables, which the root directory lacks, and knft loads no rules in them.
+LEFT_OUT = (
+    "--ignore=tests/cli/test_completion.py",
+    "--deselect=tests/cli/test_terminal.py::test_changes_that_diff_watches_are_folded_and_coloured",
+)
 PYTHON = ".venv/bin/python"
 # With Debian's own Python packages: tests of what uses click, jsonschema, msgspec and pyroute2, whose versions are the
 # oldest that pyproject.toml accepts. The console script and column(1) are not installed, and with libnftables 1.1 no
@@ -134,7 +137,7 @@ def _run_tests(root: Path, venv: Path) -> int:
         "-p",
         "no:cacheprovider",
         "--junitxml=/results/junit.xml",
-        f"--ignore={IGNORED}",
+        *LEFT_OUT,
         *TESTS,
     ]
     with tempfile.TemporaryDirectory(prefix="knft-trixie-") as results:
