@@ -35,7 +35,7 @@ def check_comparison(found: Report | Unread, command: str, *, lacks_cluster_cidr
         yield Finding("warning", text, f"`{command}` prints these rules")
     if losing:
         reasons = ", ".join(sorted({group.reason or "" for group in losing}))
-        text = f"with knft, some clients no longer reach what they reach now: {_services(losing)}; reasons: {reasons}"
+        text = f"with knft, some clients would no longer reach a Service: {_services(losing)}; reasons: {reasons}"
         yield Finding("warning", text, f"`{command}` prints which; for NodePorts, see nodePortAddresses")
     if found.nothing_compared_reason and not (unexpected or undecided):
         text = f"nothing was compared: {found.nothing_compared_reason}"

@@ -287,7 +287,7 @@ def test_verdict_is_that_of_the_worst_finding(facts: Facts, verdict: str, summar
         ("comparison", with_comparison(compared(ELSEWHERE)), "problem", "3 kinds of packets to no Service"),
         ("comparison", with_comparison(compared(UNDECIDED)), "warning", "(shop/web) reach rules that knft cannot"),
         ("comparison", with_comparison(compared(EXPECTED)), "ok", "4 kinds of packets differ as expected"),
-        ("comparison", with_comparison(compared(LOSING)), "warning", "no longer reach what they reach now: packets to"),
+        ("comparison", with_comparison(compared(LOSING)), "warning", "would no longer reach a Service: packets to"),
         ("comparison", with_comparison(compared(LOSING)), "warning", "(shop/web); reasons: NodePorts on loopback"),
         (
             "comparison",

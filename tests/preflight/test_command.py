@@ -142,7 +142,7 @@ def test_node_of_kube_proxy_with_rules_of_other_programs(node: Namespace) -> Non
     assert drop.startswith("chain FORWARD of iptables-nft drops packets by default; kube-proxy's chain KUBE-FORWARD ")
     assert texts(found["comparison"], "ok")
     (losing,) = (text for text in texts(found["comparison"], "warning") if "some clients" in text)
-    assert "no longer reach what they reach now: packets to 2 Services (kube-system/names, shop/frontend); " in losing
+    assert "would no longer reach a Service: packets to 2 Services (kube-system/names, shop/frontend); " in losing
     assert losing.endswith("NodePorts on loopback, forwarding rules")
     assert not texts(found["comparison"], "problem")
 

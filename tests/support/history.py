@@ -87,7 +87,7 @@ NamedObject = tuple[str, str, KubeObject]
 
 
 class HistoryError(AssertionError):
-    """The table, or what observers are told, differs from what it should be; the message lists the differences."""
+    """The table is wrong, or what the observers receive; the message lists the differences."""
 
 
 class History:
