@@ -27,6 +27,20 @@ API = NamespacedName("shop", "api")
 PAGE = msgspec.json.encode(PodPage((POD,)))
 
 
+class SlowApiServer:
+    """Answers when ``may_answer`` is set."""
+
+    def __init__(self) -> None:
+        self.asked: list[NamespacedName] = []
+        self.is_asked, self.may_answer = threading.Event(), threading.Event()
+
+    def list_pods(self, service: NamespacedName, _: str) -> PodPage:
+        self.asked.append(service)
+        self.is_asked.set()
+        assert self.may_answer.wait(TIMEOUT)
+        return PodPage((POD,))
+
+
 @contextmanager
 def _server(list_pods: ListPods) -> Iterator[int]:
     """Serve requests for pods; yield the port."""
@@ -134,51 +148,35 @@ def test_client_that_goes_away_gets_no_answer(caplog: pytest.LogCaptureFixture) 
 
 
 def test_further_request_of_a_waiting_client_is_ignored() -> None:
-    asked: list[NamespacedName] = []
-    is_asked, may_answer = threading.Event(), threading.Event()
-
-    def list_pods(service: NamespacedName, _: str) -> PodPage:
-        asked.append(service)
-        is_asked.set()
-        assert may_answer.wait(TIMEOUT)
-        return PodPage((POD,))
-
-    with _server(list_pods) as port, socket.create_connection((LOOPBACK, port)) as client:
+    api = SlowApiServer()
+    with _server(api.list_pods) as port, socket.create_connection((LOOPBACK, port)) as client:
         client.settimeout(TIMEOUT)
         request = f"GET {pods_path(WEB)} HTTP/1.1\r\n\r\n".encode()
         client.sendall(request)
-        assert is_asked.wait(TIMEOUT)
+        assert api.is_asked.wait(TIMEOUT)
         client.sendall(request)
         assert http_request(LOOPBACK, port, "/other").status == 404
-        may_answer.set()
+        api.may_answer.set()
         answer = b"".join(iter(lambda: client.recv(4096), b""))
     assert answer.count(b"HTTP/1.1 200 OK") == 1
-    assert asked == [WEB]
+    assert api.asked == [WEB]
 
 
 def test_clients_that_disconnect_leave_few_threads_and_no_requests() -> None:
     """Only the first one has sent its request; the others that wait count, until that is answered."""
-    asked: list[NamespacedName] = []
-    is_asked, may_answer = threading.Event(), threading.Event()
-
-    def list_pods(service: NamespacedName, _: str) -> PodPage:
-        asked.append(service)
-        is_asked.set()
-        assert may_answer.wait(TIMEOUT)
-        return PodPage((POD,))
-
-    with _server(list_pods) as port:
+    api = SlowApiServer()
+    with _server(api.list_pods) as port:
         for _ in range(3 * MAX_WAITING):
             with socket.create_connection((LOOPBACK, port)) as client:
                 client.sendall(f"GET {pods_path(WEB)} HTTP/1.1\r\n\r\n".encode())
-                assert is_asked.wait(TIMEOUT)
+                assert api.is_asked.wait(TIMEOUT)
             assert http_request(LOOPBACK, port, "/other").status == 404
         assert len([thread for thread in threading.enumerate() if thread.name == "endpoint-pods"]) == MAX_WAITING
         busy = http_request(LOOPBACK, port, pods_path(WEB))
         assert "for other commands" in msgspec.json.decode(busy.body, type=PodPage).problem
-        may_answer.set()
+        api.may_answer.set()
         wait_until(lambda: http_request(LOOPBACK, port, pods_path(API)).body == PAGE, "the threads do not end")
-    assert asked == [WEB, API]
+    assert api.asked == [WEB, API]
 
 
 def test_client_is_told_that_the_api_server_has_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
