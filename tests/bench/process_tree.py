@@ -24,7 +24,7 @@ def cpu_seconds(pid: int) -> float:
 
     Running processes are exact to microseconds, ended ones to a hundredth of a second for each parent.
     """
-    return sum(_own_cpu(one) + _ended_children_cpu(one) for one in descendants(pid))
+    return sum(own_cpu_seconds(one) + _ended_children_cpu(one) for one in descendants(pid))
 
 
 def is_busy(pid: int) -> bool:
@@ -77,7 +77,8 @@ def _resident_by_mapping(pid: int) -> dict[str, int]:
     return sizes
 
 
-def _own_cpu(pid: int) -> float:
+def own_cpu_seconds(pid: int) -> float:
+    """Return the CPU time of one process, exact to microseconds; 0 if it has ended."""
     # The clock of clock_getcpuclockid(3), which Python does not have: all threads, also ended ones.
     try:
         return time.clock_gettime((~pid << 3) | _CPUCLOCK_SCHED)

@@ -10,12 +10,13 @@ other programs use too, such as those of the interpreter, count in part.
 import argparse
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from statistics import median
 
@@ -23,8 +24,9 @@ import urllib3
 from msgspec import Struct
 
 from tests.bench.cluster import AFFINITY_SECONDS
-from tests.bench.process_tree import cpu_seconds, is_busy, pss_mib, resident_mib
+from tests.bench.process_tree import cpu_seconds, descendants, is_busy, own_cpu_seconds, pss_mib, resident_mib
 from tests.bench.served_cluster import NODE_NAME, ServedCluster, served_cluster
+from tests.cluster.churn.commit_listener import open_notifications
 from tests.support.lab.namespace import Namespace
 from tests.support.privilege import PrivilegeError, ensure_namespaces
 
@@ -35,6 +37,7 @@ SETTLE_SECONDS, CHANGE_SECONDS, BULK_SECONDS = 3.0, 0.25, 1.0
 BULK = 200
 STEADY_RATE = 10
 POLL_SECONDS = 0.002
+LARGEST_MESSAGE = 1 << 20
 _KUBECONFIG = """apiVersion: v1
 kind: Config
 clusters: [{{name: c, cluster: {{server: "{url}"}}}}]
@@ -52,6 +55,8 @@ class Weight(Struct, frozen=True):
     settled_mib: float
     changed_mib: float
     change_cpu_ms: float
+    to_commit_cpu_ms: float
+    """The part of a change until the kernel has reported the commit."""
     bulk_cpu_ms: float
     idle_cpu_ms: float
     """In a second without changes."""
@@ -61,6 +66,23 @@ class Weight(Struct, frozen=True):
     """Mean CPU of many seconds without changes."""
     steady_millicores: float
     """Mean CPU of many seconds with ten changes a second."""
+
+
+class MeasuredCluster(Struct, frozen=True):
+    """The Services that the daemon serves; ``load_balancing`` is the value of their annotation, or empty."""
+
+    services: int
+    endpoints: int = 10
+    sticky: bool = False
+    load_balancing: str = ""
+
+
+class WeightPlan(Struct, frozen=True):
+    """Runs of each program, single changes of each run, and seconds at rest and with ten changes a second."""
+
+    runs: int = 3
+    changes: int = 40
+    seconds: float = 10.0
 
 
 def main() -> None:
@@ -89,20 +111,30 @@ def main() -> None:
         sep="",
     )
     for services in arguments.services:
-        found: dict[str, list[Weight]] = {program: [] for program in arguments.programs}
-        for _ in range(arguments.runs):
-            for program, weights in found.items():
-                weights.append(_measure(program, services, arguments))
-        for program, weights in found.items():
-            values = (median(getattr(each, name) for each in weights) for name in Weight.__struct_fields__)
+        cluster = MeasuredCluster(services, arguments.endpoints, arguments.sticky, arguments.load_balancing)
+        plan = WeightPlan(arguments.runs, arguments.changes, arguments.seconds)
+        for program, weight in median_weights(arguments.programs, cluster, plan).items():
+            values = (getattr(weight, name) for name in Weight.__struct_fields__)
             print(f"| {services} | {program} |", " | ".join(f"{value:.3g}" for value in values), "|", flush=True)
     print("load:", *os.getloadavg())
 
 
-def _measure(program: str, services: int, arguments: argparse.Namespace) -> Weight:
-    flags = ["--services", str(services), "--endpoints", str(arguments.endpoints)]
-    flags += ["--affinity-seconds", str(AFFINITY_SECONDS)] if arguments.sticky else []
-    flags += ["--load-balancing", arguments.load_balancing] if arguments.load_balancing else []
+def median_weights(programs: Sequence[str], cluster: MeasuredCluster, plan: WeightPlan) -> dict[str, Weight]:
+    """Run the programs in turn, and return the median of each value of each program."""
+    found: dict[str, list[Weight]] = {program: [] for program in programs}
+    for _ in range(plan.runs):
+        for program, weights in found.items():
+            weights.append(_measure(program, cluster, plan))
+    return {
+        program: Weight(*(median(getattr(each, name) for each in weights) for name in Weight.__struct_fields__))
+        for program, weights in found.items()
+    }
+
+
+def _measure(program: str, measured: MeasuredCluster, plan: WeightPlan) -> Weight:
+    flags = ["--services", str(measured.services), "--endpoints", str(measured.endpoints)]
+    flags += ["--affinity-seconds", str(AFFINITY_SECONDS)] if measured.sticky else []
+    flags += ["--load-balancing", measured.load_balancing] if measured.load_balancing else []
     with (
         tempfile.TemporaryDirectory() as folder,
         closing(Namespace.create("weight")) as namespace,
@@ -118,7 +150,7 @@ def _measure(program: str, services: int, arguments: argparse.Namespace) -> Weig
         try:
             _wait(lambda: SYNCED.search(log.read_text()) is not None, process)
             seconds = time.monotonic() - started
-            return _measure_running(process.pid, seconds, namespace, cluster, services, arguments)
+            return _measure_running(process.pid, seconds, namespace, cluster, min(BULK, measured.services), plan)
         finally:
             process.terminate()
             process.wait(TIME_LIMIT)
@@ -129,19 +161,18 @@ def _measure_running(  # noqa: PLR0917
     seconds: float,
     namespace: Namespace,
     cluster: ServedCluster,
-    services: int,
-    arguments: argparse.Namespace,
+    together: int,
+    plan: WeightPlan,
 ) -> Weight:
-    changes = arguments.changes
     start_cpu = cpu_seconds(pid)
-    together = min(BULK, services)
     time.sleep(SETTLE_SECONDS)
     settled = pss_mib(pid)
     idle = median(_cpu_of(pid, lambda: None, CHANGE_SECONDS) for _ in range(12)) / CHANGE_SECONDS
     before = _sync_count(namespace)
-    single = [_cpu_of(pid, lambda: cluster.replace_endpoints(1), CHANGE_SECONDS) for _ in range(changes)]
-    if _sync_count(namespace) - before < changes:
-        sys.exit(f"bench: knft made {_sync_count(namespace) - before} syncs for {changes} changes")
+    single = [_cpu_of(pid, lambda: cluster.replace_endpoints(1), CHANGE_SECONDS) for _ in range(plan.changes)]
+    if _sync_count(namespace) - before < plan.changes:
+        sys.exit(f"bench: knft made {_sync_count(namespace) - before} syncs for {plan.changes} changes")
+    to_commit = _cpu_until_commit(pid, namespace, cluster, plan.changes)
     before = _sync_count(namespace)
     bulk = [_cpu_of(pid, lambda: cluster.replace_endpoints(together), BULK_SECONDS) for _ in range(5)]
     if _sync_count(namespace) == before:
@@ -152,12 +183,39 @@ def _measure_running(  # noqa: PLR0917
         settled,
         pss_mib(pid),
         (median(single) - idle * CHANGE_SECONDS) * 1e3,
+        median(to_commit) * 1e3,
         (median(bulk) - idle * BULK_SECONDS) / together * 1e3,
         idle * 1e3,
         resident_mib(pid),
-        _millicores(pid, lambda: None, arguments.seconds),
-        _millicores(pid, lambda: cluster.replace_endpoints(1), arguments.seconds),
+        _millicores(pid, lambda: None, plan.seconds),
+        _millicores(pid, lambda: cluster.replace_endpoints(1), plan.seconds),
     )
+
+
+def _cpu_until_commit(pid: int, namespace: Namespace, cluster: ServedCluster, changes: int) -> list[float]:
+    """Return the CPU time of single changes from the event until the kernel reports the commit."""
+    found = []
+    processes = tuple(descendants(pid))
+    with namespace.entered():
+        kernel = open_notifications()
+    with kernel:
+        for _ in range(changes):
+            _discard(kernel)
+            before = sum(map(own_cpu_seconds, processes))
+            cluster.replace_endpoints(1)
+            kernel.settimeout(TIME_LIMIT)
+            kernel.recv(LARGEST_MESSAGE)
+            found.append(sum(map(own_cpu_seconds, processes)) - before)
+            time.sleep(CHANGE_SECONDS)
+    return found
+
+
+def _discard(kernel: socket.socket) -> None:
+    """Read the notifications that have arrived."""
+    kernel.settimeout(0)
+    with suppress(BlockingIOError):
+        while kernel.recv(LARGEST_MESSAGE):
+            pass
 
 
 def _millicores(pid: int, action: Callable[[], None], seconds: float) -> float:
