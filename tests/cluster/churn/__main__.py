@@ -29,7 +29,13 @@ def main() -> None:
     machine = describe() | {"Kubernetes": release}
     extents = [
         ChurnParameters(
-            arguments.services, arguments.endpoints, rate, arguments.each, arguments.writers, arguments.seconds
+            arguments.services,
+            arguments.endpoints,
+            rate,
+            arguments.each,
+            arguments.writers,
+            arguments.seconds,
+            arguments.together,
         )
         for rate in arguments.changes
     ]
@@ -53,10 +59,11 @@ def _measured(parameters: ChurnParameters, interval: str) -> ChurnResult:
 
 def _summary_lines(outcome: ChurnResult) -> list[str]:
     latency, own, answered = outcome.latency, outcome.histogram, outcome.answered
+    spread = "all writers at the same time" if outcome.parameters.together else "spread evenly"
     cores = ", ".join(f"{name} {cores:.2f}" for name, cores in outcome.cpu_cores.items())
     return [
         f"churn: minimum sync interval {outcome.interval}, {outcome.parameters.changes} changes a second wanted:",
-        f"  {outcome.changes} changes, {outcome.changes_a_second:.0f}/s",
+        f"  {outcome.changes} changes, {outcome.changes_a_second:.0f}/s, {spread}",
         f"  programmed after p50 {latency['p50'] * 1e3:.0f} ms, p99 {latency['p99'] * 1e3:.0f} ms",
         f"  maximum {latency['longest'] * 1e3:.0f} ms; {outcome.superseded} were superseded first",
         f"  knft's histogram: p50 {own['p50'] * 1e3:.0f} ms, p99 {own['p99'] * 1e3:.0f} ms, of {own['count']:.0f}",
@@ -73,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--changes", type=int, nargs="+", default=RATES, help="endpoint changes per second")
     parser.add_argument("--each", type=int, default=5, help="endpoint changes per update of a slice")
     parser.add_argument("--writers", type=int, default=8, help="number of writer processes")
+    parser.add_argument("--together", action="store_true", help="all writers send an update at the same time")
     parser.add_argument("--seconds", type=float, default=30.0, help="duration of each measurement in seconds")
     parser.add_argument(
         "--intervals", nargs="+", default=INTERVALS, help=f"minimum sync intervals; {DEFAULT!r} for none that is given"

@@ -34,7 +34,10 @@ _EACH_WRITER = 1 << 20
 
 
 class ChurnParameters(Struct, frozen=True):
-    """The load: ``changes`` endpoints per second, ``each`` per update of a slice; each Service has one slice."""
+    """The load: ``changes`` endpoints per second, ``each`` per update of a slice; each Service has one slice.
+
+    The updates are spread evenly over the time, or all writers send one at the same time.
+    """
 
     services: int
     endpoints: int
@@ -42,6 +45,7 @@ class ChurnParameters(Struct, frozen=True):
     each: int
     writers: int
     seconds: float
+    together: bool = False
 
 
 class ChurnResult(Struct, frozen=True):
@@ -159,6 +163,7 @@ class ChurnRun:
 
     def _writer(self, number: int) -> "subprocess.Popen[bytes]":
         parameters, path = self._parameters, self._cluster.keys.path
+        rate = parameters.changes / parameters.each / parameters.writers
         plan = WriterPlan(
             ca=path("ca.crt"),
             certificate=path("admin.crt"),
@@ -166,9 +171,10 @@ class ChurnRun:
             slices=list(range(number, parameters.services, parameters.writers)),
             endpoints=parameters.endpoints,
             first=number * _EACH_WRITER,
-            rate=parameters.changes / parameters.each / parameters.writers,
+            rate=rate,
             each=parameters.each,
             seconds=parameters.seconds,
+            delay=0.0 if parameters.together else number / parameters.writers / rate,
         )
         command = [sys.executable, "-m", "tests.cluster.churn.writer", msgspec.json.encode(plan).decode()]
         with self._cluster.namespace.entered():

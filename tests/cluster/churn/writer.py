@@ -22,7 +22,7 @@ _PATH = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 
 
 class WriterPlan(Struct, frozen=True):
-    """The work of one writer: ``rate`` updates per second, each of ``each`` endpoints."""
+    """The work of one writer: ``rate`` updates per second, each of ``each`` endpoints, the first after ``delay``."""
 
     ca: str
     certificate: str
@@ -33,6 +33,7 @@ class WriterPlan(Struct, frozen=True):
     rate: float
     each: int
     seconds: float
+    delay: float = 0.0
 
 
 class WriterResult(Struct, frozen=True):
@@ -69,7 +70,7 @@ def _updates(
     """Update one slice after the other; a late update is sent at once, and updates due after the end are skipped."""
     total = int(plan.seconds * plan.rate)
     for number, index in zip(range(total), itertools.cycle(plan.slices), strict=False):
-        time.sleep(max(0.0, begin + number / plan.rate - time.time()))
+        time.sleep(max(0.0, begin + plan.delay + number / plan.rate - time.time()))
         if (sent := time.time()) > begin + plan.seconds:
             return
         own, new = addresses[index], list(itertools.islice(numbers, plan.each))
