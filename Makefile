@@ -184,6 +184,8 @@ bench: $(INSTALLED)
 	@$(RUN) -m tests.bench.service_counters
 	@$(RUN) -m tests.bench.draining
 	@$(RUN) -m tests.bench.hashing
+	@$(RUN) -m tests.bench.loopback_nodeports
+	@$(RUN) -m tests.bench.invalid_packets
 	@sh tests/cluster/bench/install.sh
 	@$(RUN) -m tests.cluster.bench.throughput
 
