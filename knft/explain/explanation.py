@@ -65,10 +65,10 @@ class ExplainedPort(Struct, frozen=True):
     ``conclusion`` tells how many endpoints get connections, or why none does. ``problems`` are statements about what
     keeps clients from endpoints. ``other_endpoints`` counts the endpoints that are not listed, because WHAT names one
     of them. ``load_balancing`` is how an endpoint is chosen (random, maglev or source-hash), empty if only the kernel's
-    rules are known. ``source_ranges`` are the sources that may reach its load balancer IPs, all if empty. ``clients``
-    counts the affinity entries for its endpoints, ``connections`` the conntrack entries of its frontends; both are null
-    if they were not counted. ``has_more_clients`` is true if only the first affinity entries of the node were counted,
-    because it has too many.
+    rules are known and have no endpoint. ``source_ranges`` are the sources that may reach its load balancer IPs, all if
+    empty. ``clients`` counts the affinity entries for its endpoints, ``connections`` the conntrack entries of its
+    frontends; both are null if they were not counted. ``has_more_clients`` is true if only the first affinity entries
+    of the node were counted, because it has too many.
     """
 
     port: str

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
+from types import MappingProxyType
 
 from knft.decide.frontends import FrontendClaims, claimed_frontends
 from knft.explain.cluster import Cluster
 from knft.families import FAMILY_OF_VERSION, Family
 from knft.interpret.compare.formatting import cidrs, format_address
-from knft.interpret.compare.services import frontend_owners
+from knft.interpret.compare.services import frontend_chains, frontend_owners
 from knft.interpret.rules import Collection, Element, RuleSet
 from knft.model.names import NamespacedName, ServicePortName
 from knft.model.plan import FrontendKey, FrontendKind
@@ -27,7 +28,8 @@ class FrontendIndex:
     """The frontends of one family: who owns and who claims each, and their kinds by owner; the Service CIDRs.
 
     ``kinds`` are texts of ``KIND_TEXTS``, by frontend and Service port. ``knows_services`` tells whether the index is
-    made from all Services: rules alone do not tell which Services exist.
+    made from all Services: rules alone do not tell which Services exist. ``chains`` are the chains that the frontends
+    lead to, if the index is made from rules.
     """
 
     def __init__(
@@ -38,10 +40,11 @@ class FrontendIndex:
         service_cidrs: tuple[str, ...],
         *,
         knows_services: bool,
+        chains: Mapping[FrontendKey, str] = MappingProxyType({}),
     ) -> None:
         """Index the frontends by Service, Service port and address."""
         self.owners, self.claims, self.kinds, self.service_cidrs = owners, claims, kinds, service_cidrs
-        self.knows_services = knows_services
+        self.knows_services, self.chains = knows_services, chains
         self._claimed: dict[ServicePortName, list[FrontendKey]] = {}
         for key in sorted(claims, key=_position):
             for name in claims[key]:
@@ -111,17 +114,20 @@ def index_of_rules(rules: RuleSet) -> FrontendIndex:
     table = f"{family.nft} knft"
     cluster_ips = {item.key[0] for item in _elements(rules, f"{table} cluster-ips")}
     owners: dict[FrontendKey, ServicePortName] = {}
+    chains: dict[FrontendKey, str] = {}
     kinds: dict[tuple[FrontendKey, ServicePortName], str] = {}
+    targets = frontend_chains(rules)
     for (address, protocol, port), comment in frontend_owners(rules).items():
         name = _service_port_name(comment, protocol)
         key = (None if address is None else format_address(rules.version, address), name.protocol, port)
         owners[key] = name
+        chains[key] = targets.get((address, protocol, port), "")
         kind = FrontendKind.NODE_PORT if address is None else FrontendKind.CLUSTER_IP
         kinds[key, name] = KIND_TEXTS[kind] if address is None or address in cluster_ips else OUTER_KIND
     claims = {key: (name,) for key, name in owners.items()}
     parts = (item.key[0] for item in _elements(rules, f"{table} service-cidrs"))
     listed = tuple(sorted(cidr for part in parts for cidr in _cidrs(rules, part)))
-    return FrontendIndex(owners, claims, kinds, listed, knows_services=False)
+    return FrontendIndex(owners, claims, kinds, listed, knows_services=False, chains=chains)
 
 
 def _elements(rules: RuleSet, name: str) -> tuple[Element, ...]:

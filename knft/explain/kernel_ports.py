@@ -13,6 +13,7 @@ from knft.explain.sentences import Sentence, Statement, state
 from knft.families import FAMILY_OF_VERSION, Family
 from knft.interpret.compare.formatting import format_address
 from knft.interpret.rules import Element, Verdict
+from knft.model.annotations import MAGLEV, RANDOM, SOURCE_HASH
 from knft.model.endpoint import endpoint_key
 from knft.model.names import ServicePortName
 from knft.model.plan import FrontendKey
@@ -22,6 +23,8 @@ _ENDPOINT_MAP = re.compile(r"(wide-|hashed-)?(?:local-)?(nodeport-)?endpoints-(t
 """The names of the maps of endpoints (knft.render.pools, knft.render.wide and knft.render.hashing)."""
 _NUMBERS_MAP = re.compile(r"hashed-(nodeport-)?numbers-(tcp|udp|sctp)")
 """The names of the maps with the numbers of Service ports whose clients are hashed (knft.render.hashing)."""
+_HASHING_CHAIN = re.compile(rf"\b({MAGLEV}|{SOURCE_HASH})-(?:tcp|udp|sctp)-\d")
+"""The part of the names of chains with consistent hashing (knft.render.pools)."""
 _WIDE_CHAIN = re.compile(r"wide-(\d+)-.*")
 
 
@@ -61,7 +64,7 @@ def explain_kernel_port(
         other_endpoints=len(endpoints) - len(wanted),
         internal_traffic_policy="",
         external_traffic_policy="",
-        load_balancing="",
+        load_balancing=_load_balancing(view, name) if endpoints else "",
         affinity_seconds=max((value for value in seconds if value is not None), default=None),
         source_ranges=(),
         notes=tuple(view.probes.notes()),
@@ -72,6 +75,20 @@ def _conclusion(name: ServicePortName, family: Family, endpoints: list[str]) -> 
     if not endpoints:
         return state(Sentence.KERNEL_UNSERVED, port=name, family=family.value)
     return state(Sentence.KERNEL_SERVED, port=name, family=family.value, count=len(endpoints))
+
+
+def _load_balancing(view: KernelFamilyView, name: ServicePortName) -> str:
+    """Return how an endpoint is chosen, by the names of the chains that the frontends lead to."""
+    names = (each for key in view.index.owned_by(name) for each in _chains_of(view, view.index.chains.get(key, "")))
+    found = next(filter(None, map(_HASHING_CHAIN.search, names)), None)
+    return found[1] if found is not None else RANDOM
+
+
+def _chains_of(view: KernelFamilyView, chain: str) -> Iterator[str]:
+    """Yield a chain and those that its rules lead to: a chain of a wide Service port leads to a shared one."""
+    yield chain
+    for rule in view.probes.rules.chains[chain].rules if chain in view.probes.rules.chains else ():
+        yield from (step.chain for step in rule.steps if isinstance(step, Verdict))
 
 
 def _frontend(view: KernelFamilyView, key: FrontendKey, name: ServicePortName) -> ExplainedFrontend:

@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterable, Iterator
 
 from knft.interpret.ranges import sole_value
-from knft.interpret.rules import Chain, Collection, Field, Rule, RuleSet, Within
+from knft.interpret.rules import Chain, Element, Field, Rule, RuleSet, Verdict, Within
 
-_FRONTEND_MAPS = ("service-ips", "no-endpoint-services")
-_NODE_PORT_MAPS = ("service-nodeports", "no-endpoint-nodeports")
+_SERVED_MAPS = frozenset({"service-ips", "service-nodeports"})
+_FRONTEND_MAPS = _SERVED_MAPS | {"no-endpoint-services", "no-endpoint-nodeports"}
 """The maps of frontends, in knft and in kube-proxy's nftables mode (docs/behaviour/nftables.md#table)."""
+_NODE_PORT_MAPS = frozenset({"service-nodeports", "no-endpoint-nodeports"})
+"""Those whose keys have no address."""
 
 FRONTEND_CHAINS = frozenset(
     {
@@ -71,12 +73,15 @@ def _frontend_names(rules: RuleSet) -> Iterator[tuple[FrontendKey, str]]:
         yield from _rule_names(rules.chains[name])
 
 
-def _element_names(collection: Collection, *, has_address: bool) -> Iterator[tuple[FrontendKey, str]]:
-    for element in collection.elements:
-        key = element.key if has_address else (None, *element.key)
-        if element.comment and all(part is None or isinstance(part, int) for part in key):
-            address, protocol, port = key
-            yield (address, protocol, port), element.comment  # type: ignore[misc] # checked above
+def _frontend_elements(rules: RuleSet, maps: frozenset[str]) -> Iterator[tuple[FrontendKey, Element]]:
+    """Yield the elements of maps of frontends that have comments."""
+    for name, collection in rules.collections.items():
+        kind = name.rpartition(" ")[2]
+        for element in collection.elements if kind in maps else ():
+            key = (None, *element.key) if kind in _NODE_PORT_MAPS else element.key
+            if element.comment and all(part is None or isinstance(part, int) for part in key):
+                address, protocol, port = key
+                yield (address, protocol, port), element  # type: ignore[misc] # checked above
 
 
 def _rule_names(chain: Chain) -> Iterator[tuple[FrontendKey, str]]:
@@ -102,9 +107,13 @@ def claimed_frontend(rule: Rule) -> tuple[FrontendKey, str] | None:
 
 def frontend_owners(rules: RuleSet) -> dict[FrontendKey, str]:
     """Return the Service port that owns each frontend, by the maps of knft or of kube-proxy's nftables mode."""
-    owners: dict[FrontendKey, str] = {}
-    for name, collection in rules.collections.items():
-        kind = name.rpartition(" ")[2]
-        if kind in (*_FRONTEND_MAPS, *_NODE_PORT_MAPS):
-            owners.update(_element_names(collection, has_address=kind in _FRONTEND_MAPS))
-    return owners
+    return {key: element.comment for key, element in _frontend_elements(rules, _FRONTEND_MAPS)}
+
+
+def frontend_chains(rules: RuleSet) -> dict[FrontendKey, str]:
+    """Return the chain that each frontend with endpoints leads to, by the same maps."""
+    return {
+        key: element.value.chain
+        for key, element in _frontend_elements(rules, _SERVED_MAPS)
+        if isinstance(element.value, Verdict) and element.value.chain
+    }
