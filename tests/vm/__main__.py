@@ -15,6 +15,7 @@ from tests.vm.errors import VmError
 TESTS: Mapping[kernel.Series, Sequence[str]] = {
     kernel.DEBIAN12: (
         "tests/vm/test_old_kernel_packets.py",
+        "tests/vm/test_kernel_without_hashing.py",
         "tests/packets/test_consistent_hashing.py",
         "tests/packets/test_draining.py",
         "tests/packets/test_invalid_packets.py",
