@@ -62,19 +62,33 @@ def _lines(listing: str) -> list[str]:
     return [line for line in listing.splitlines() if line and line != "\tflags persist"]
 
 
+def _with_load_balancing(folder: Path, value: str) -> Path:
+    """Write the examples, with this annotation at each Service if it is not empty; return their folder."""
+    for path in EXAMPLES.glob("*.yaml"):
+        objects = list(yaml.safe_load_all(path.read_text()))
+        for item in objects:
+            if item["kind"] == "Service" and value:
+                item["metadata"].setdefault("annotations", {})["knft.dev/load-balancing"] = value
+        (folder / path.name).write_text(yaml.safe_dump_all(objects))
+    return folder
+
+
 @pytest.mark.kernel
-def test_declarations_and_json_make_the_table_of_a_first_sync() -> None:
+@pytest.mark.parametrize("load_balancing", ["", "maglev", "source-hash"])
+def test_declarations_and_json_make_the_table_of_a_first_sync(tmp_path: Path, load_balancing: str) -> None:
     """The two commands in ``--help`` and in the documentation load them."""
+    manifests = str(_with_load_balancing(tmp_path, load_balancing))
     namespace = Namespace.create("render")
     declare, fill = _loading_commands(run_render("--help").stdout)
     assert (declare, fill) == _loading_commands((DOCS / "getting-started.md").read_text())
     for command in (declare, fill, fill.replace("ipv4", "ipv6")):
         arguments = command.removeprefix("knft render -f PATH --node NAME ")
-        rendering = shlex.join((*KNFT, "render", "-f", str(EXAMPLES), *FLAGS))
+        rendering = shlex.join((*KNFT, "render", "-f", manifests, *FLAGS))
         namespace.run(["bash", "-o", "pipefail", "-c", f"{rendering} {arguments}"])
     loaded = namespace.run(["nft", "list", "ruleset"]).stdout
+    assert ("jhash" in loaded) == bool(load_balancing)
     namespace.run([*KNFT, "cleanup"])
-    namespace.run([*KNFT, "run", "--once", "--manifests", str(EXAMPLES), *FLAGS])
+    namespace.run([*KNFT, "run", "--once", "--manifests", manifests, *FLAGS])
     assert _lines(loaded) == _lines(namespace.run(["nft", "list", "ruleset"]).stdout)
     namespace.close()
 

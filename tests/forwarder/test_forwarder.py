@@ -20,6 +20,7 @@ from knft.decide.loopback import LOOPBACK_ADDRESSES
 from knft.families import Family
 from knft.forwarder import connections
 from knft.forwarder import forwarder as forwarder_module
+from knft.forwarder.endpoint_choice import EndpointChoice
 from knft.forwarder.forwarder import Forwarder
 from knft.forwarder.ports import ForwardedPort
 from tests.support.waiting import TIMEOUT, wait_until
@@ -193,6 +194,29 @@ def test_endpoint_that_refuses_resets_the_client(served: Served) -> None:
     endpoint.socket.close()
     served.serve(endpoint)
     served.expect_reset()
+
+
+def test_endpoint_that_does_not_answer_resets_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the time to connect; the kernel ignores further connections while the endpoint's queue is full."""
+    monkeypatch.setattr(connections, "DIAL_SECONDS", 0.2)
+
+    async def connect(target: tuple[str, int]) -> None:
+        choice = EndpointChoice([target], 0)
+        listener = connections.PortListener(target[0], 0, choice, connections.ConnectionLimit(lambda: 1))
+        reader, writer = await asyncio.open_connection(*listener._socket.getsockname()[:2])
+        with pytest.raises(ConnectionResetError):
+            await asyncio.wait_for(reader.read(1), TIMEOUT)
+        writer.close()
+        await listener.close()
+
+    with ExitStack() as stack:
+        endpoint = Endpoint(Family.IPV4, backlog=0)
+        stack.enter_context(endpoint.socket)
+        for _ in range(8):
+            waiting = stack.enter_context(socket.socket())
+            waiting.settimeout(0)
+            waiting.connect_ex(endpoint.target)
+        asyncio.run(connect(endpoint.target))
 
 
 def test_new_connections_use_the_changed_endpoints(served: Served) -> None:
