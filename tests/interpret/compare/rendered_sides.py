@@ -2,12 +2,19 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from msgspec.structs import replace
 
 from knft.cli.commands.rule_sets import diff
 from knft.cli.diff import rendered_sides_from_options
-from knft.comparison.sides import Sides
+from knft.cli.kube_proxy_options import kube_proxy_options
+from knft.cli.options import config_from_options
+from knft.comparison.sides import KnftInput, Sides, rendered_sides
+from knft.config import parse_addresses
+from knft.families import IpVersion
+from knft.interpret.rules import RuleSet
 from knft.proxy_mode import Mode
 from knft.source.paths import read_paths
 from tests.interpret.service_model.random_clusters import Cluster
@@ -24,6 +31,15 @@ def render_sides(mode: Mode, objects: Objects, arguments: Sequence[str]) -> Side
     manifests = read_paths(("-",), _as_list(objects).encode())
     options = diff.make_context("diff", ["--filename=-", *arguments]).params
     return rendered_sides_from_options(mode, manifests.changes, options)
+
+
+def render_optional_features(cluster: Cluster) -> Mapping[IpVersion, RuleSet]:
+    """Return knft's rules for a random cluster: INVALID packets are dropped, and NodePorts on loopback are served."""
+    options = diff.make_context("diff", ["--filename=-", *cluster_arguments(cluster)]).params
+    config = replace(config_from_options(options), drop_invalid_packets=True, localhost_nodeports=True)
+    changes = read_paths(("-",), _as_list(cluster.objects).encode()).changes
+    addresses = parse_addresses("--local-address", options["local_address"])
+    return rendered_sides(KnftInput(changes, config, addresses), kube_proxy_options(Mode.IPTABLES, options)).right
 
 
 def _as_list(objects: Objects) -> str:

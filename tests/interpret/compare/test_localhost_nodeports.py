@@ -61,7 +61,7 @@ def _manifests(folder: Path, protocol: str) -> str:
     return str(path)
 
 
-def _config(folder: Path, protocol: str) -> str:
+def _config(folder: Path, protocol: str, *, gate: bool) -> str:
     """Write kube-proxy's configuration; TCP is rejected only if no loopback address accepts NodePorts."""
     served = [] if protocol == "tcp" else LOOPBACK_ADDRESSES
     config = {
@@ -69,7 +69,7 @@ def _config(folder: Path, protocol: str) -> str:
         "kind": "KubeProxyConfiguration",
         "hostnameOverride": "node-1",
         "clusterCIDR": "10.244.0.0/16",
-        "featureGates": {"KubeProxyNFTablesLocalhostNodePorts": True},
+        "featureGates": {"KubeProxyNFTablesLocalhostNodePorts": gate},
         "nodePortAddresses": [*NODE_PORT_ADDRESSES, *served],
     }
     path = folder / "config.yaml"
@@ -77,25 +77,35 @@ def _config(folder: Path, protocol: str) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("protocol", ["tcp", "udp", "sctp"])
-@pytest.mark.parametrize(
-    "rejecting", [tuple(Family), (Family.IPV6,), (Family.IPV4,)], ids=["both families", "IPv6 only", "IPv4 only"]
-)
-def test_rejections_are_compared(tmp_path: Path, rejecting: Collection[Family], protocol: str) -> None:
-    """Where kube-proxy's rules lack the rejection, there is a difference."""
-    manifests = _manifests(tmp_path, protocol)
-    kube_proxy = Path(capture(tmp_path, manifests))
+def _compared(
+    folder: Path, protocol: str, rejecting: Collection[Family], *, gate: bool
+) -> tuple[int, dict[str, list[str]]]:
+    """Return the exit status of ``knft diff`` and the differences of each family; kube-proxy rejects in some."""
+    manifests = _manifests(folder, protocol)
+    kube_proxy = Path(capture(folder, manifests))
     listed = json.loads(kube_proxy.read_text())["nftables"]
     added = [item for family in rejecting for item in _rejections(family, protocol)]
     kube_proxy.write_text(json.dumps({"nftables": [*listed, *added]}))
-    flags = ["--nft-json", str(kube_proxy), "--config", _config(tmp_path, protocol), "--node", "node-1", "-o", "json"]
+    config = _config(folder, protocol, gate=gate)
+    flags = ["--nft-json", str(kube_proxy), "--config", config, "--node", "node-1", "-o", "json"]
     done = CliRunner().invoke(cli, ["diff", "-f", manifests, *flags], catch_exceptions=False)
-    found = {
+    return done.exit_code, {
         family["family"]: [json.dumps(group) for group in family["differences"]]
         for family in json.loads(done.stdout)["families"]
     }
-    assert {family for family, groups in found.items() if groups} == {
-        family.value for family in Family if family not in rejecting
-    }, done.stdout
-    assert done.exit_code == (0 if len(rejecting) == len(Family) else 1)
+
+
+@pytest.mark.parametrize("protocol", ["tcp", "udp", "sctp"])
+@pytest.mark.parametrize("gate", [True, False], ids=["knft with the gate", "knft without the gate"])
+@pytest.mark.parametrize(
+    "rejecting",
+    [tuple(Family), (Family.IPV6,), (Family.IPV4,), ()],
+    ids=["both families", "IPv6 only", "IPv4 only", "no family"],
+)
+def test_rejections_are_compared(tmp_path: Path, rejecting: Collection[Family], protocol: str, *, gate: bool) -> None:
+    """Where only one side rejects, there is a difference."""
+    status, found = _compared(tmp_path, protocol, rejecting, gate=gate)
+    different = {family.value for family in Family if (family in rejecting) != gate}
+    assert {family for family, groups in found.items() if groups} == different, found
+    assert status == (1 if different else 0)
     assert all("sticky" in group and str(NODE_PORT) in group for groups in found.values() for group in groups)

@@ -7,20 +7,24 @@ misses have the outcome that the model predicts in both rule sets. The environme
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from ipaddress import ip_address
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from msgspec.structs import replace
 
 from knft.comparison.compare import compare
-from knft.comparison.sides import Sides
+from knft.families import IpVersion
+from knft.interpret.rules import RuleSet
 from knft.proxy_mode import Mode
-from tests.interpret.compare.rendered_sides import diff_command, render_cluster
+from tests.interpret.compare.rendered_sides import diff_command, render_cluster, render_optional_features
 from tests.interpret.service_model.random_clusters import Cluster, clusters, packets_for
 from tests.interpret.service_model.rule_outcomes import MixedOutcomeError, RuleOutcomes
 from tests.interpret.service_model.service_model import Mode as ModelMode
 from tests.interpret.service_model.service_model import Packet, ServiceModel
 from tests.support.differences_in_reports import reasons_in, unexpected_differences
+from tests.support.families import VERSIONS
 from tests.support.packets.mode_differences import difference_names
 from tests.support.property_seed import fixed_seed
 
@@ -94,7 +98,8 @@ def test_rules_do_what_the_model_says() -> None:
     def check(cluster: Cluster) -> None:
         packets = list(packets_for(cluster.objects, cluster.settings))
         sides = render_cluster(Mode.IPTABLES, cluster)
-        wrong = [sentence for mode in _MODES for sentence in _deviations(mode, sides, cluster, packets)]
+        rules: dict[ModelMode, _Rules] = {"nftables": sides.right, "iptables": sides.left}
+        wrong = [line for mode, side in rules.items() for line in _deviations(mode, side, cluster, packets)]
         assert wrong == [], diff_command(Mode.IPTABLES, cluster)
         tried.update(packet.origin for packet in packets)
 
@@ -102,13 +107,38 @@ def test_rules_do_what_the_model_says() -> None:
     assert min(tried.values()) > 100 * EXAMPLES
 
 
-_MODES: tuple[ModelMode, ...] = ("nftables", "iptables")
+@pytest.mark.property
+def test_rules_of_optional_features_do_what_the_model_says() -> None:
+    """INVALID packets are dropped, and NodePorts on loopback served: only packets to loopback have another outcome."""
+    rejected: Counter[str] = Counter()
+
+    def check(cluster: Cluster) -> None:
+        with_gate = replace(cluster, settings=replace(cluster.settings, loopback_gate=True))
+        packets = list(packets_for(cluster.objects, cluster.settings))
+        assert _deviations("nftables", render_optional_features(cluster), with_gate, packets) == []
+        rejected.update(_rejected_on_loopback(with_gate, packets))
+
+    for_clusters(check)
+    assert set(rejected) == {"tcp", "udp", "sctp"}
 
 
-def _deviations(mode: ModelMode, sides: Sides, cluster: Cluster, packets: list[Packet]) -> list[str]:
+def _rejected_on_loopback(cluster: Cluster, packets: list[Packet]) -> Iterator[str]:
+    """Yield the protocols of packets to loopback addresses that the model rejects."""
+    for version in VERSIONS:
+        proxy = ServiceModel(cluster.objects, cluster.node, cluster.settings, version, "nftables")
+        for packet in packets:
+            is_one = packet.family == version and ip_address(packet.destination).is_loopback
+            if is_one and proxy.outcome(packet).verdict == "rejected":
+                yield packet.protocol
+
+
+_Rules = Mapping[IpVersion, RuleSet]
+
+
+def _deviations(mode: ModelMode, side: _Rules, cluster: Cluster, packets: list[Packet]) -> list[str]:
     """Return descriptions of up to three packets whose outcome in a mode's rules differs from the model."""
     found = []
-    for version, rules in (sides.right if mode == "nftables" else sides.left).items():
+    for version, rules in side.items():
         walked = RuleOutcomes(rules, cluster.settings, packets)
         proxy = ServiceModel(cluster.objects, cluster.node, cluster.settings, version, mode)
         for packet in (packet for packet in packets if packet.family == version):

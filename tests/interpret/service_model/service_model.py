@@ -41,6 +41,7 @@ Verdict = Literal["delivered", "rejected", "dropped", "untouched"]
 
 LOOPBACK: Mapping[Family, str] = {4: "127.0.0.1", 6: "::1"}
 _EVERYWHERE = ("0.0.0.0/0", "::/0")
+_LOOPBACK_NETWORKS = ("127.0.0.0/8", "::1/128")
 
 
 _SIZES: Mapping[Family, int] = {4: 4, 6: 16}
@@ -77,6 +78,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     service_cidrs: tuple[str, ...] = ()  # beside those of ServiceCIDRs
     masquerade_all: bool = False
     localhost_nodeports: bool = True  # of iptables mode alone
+    loopback_gate: bool = False  # of nftables mode alone: KubeProxyNFTablesLocalhostNodePorts
     detect_local: Detection = "ClusterCIDR"
     cluster_cidrs: tuple[str, ...] = ()
     interface: str = ""  # the bridge's name, or the prefix
@@ -189,11 +191,23 @@ class ServiceModel:
         """Return the outcome of a packet to no frontend (docs/behaviour/nftables.md#undefined-ports)."""
         if not self.nftables:  # iptables: there are no rules for undefined ports and unallocated addresses
             return self._refused_everywhere(packet)
+        if self._is_rejected_on_loopback(packet):
+            return Outcome("rejected")
         if not self._passes(packet):
             return Outcome("untouched")
         if packet.destination in self._cluster_ips:
             return Outcome("rejected")
         return Outcome("dropped" if within(packet.destination, self._service_cidrs) else "untouched")
+
+    def _is_rejected_on_loopback(self, packet: Packet) -> bool:
+        """Tell whether a packet goes to a NodePort that is not served there (docs/behaviour/loopback-nodeports.md)."""
+        if not self._settings.loopback_gate or not ip_address(packet.destination).is_loopback:
+            return False
+        words = self._settings.nodeport_addresses or ()
+        wanted = [cidr for word in words for cidr in (_LOOPBACK_NETWORKS if word == "localhost" else (word,))]
+        is_served = any(network.is_loopback for network in networks(wanted, self._family))
+        is_node_port = ("", packet.protocol, packet.port) in self._claims
+        return is_node_port and not (is_served and packet.protocol == "tcp")
 
     def _refused_everywhere(self, packet: Packet) -> Outcome:
         """Reject packets to NodePorts without endpoints at all addresses of the node, as iptables mode does."""
@@ -278,7 +292,7 @@ class ServiceModel:
         if given is None:
             given = ("primary",) if self.nftables else ("all",)  # iptables: every address
         own = [str(ip_network(ip)) for ip in self._node_ips if not ip_address(ip).is_loopback]
-        words = {"primary": own, "localhost": ["127.0.0.0/8", "::1/128"], "all": [*_EVERYWHERE]}
+        words = {"primary": own, "localhost": [*_LOOPBACK_NETWORKS], "all": [*_EVERYWHERE]}
         wanted = networks([cidr for word in given for cidr in words.get(word, [word])], self._family)
         # If a family has no primary address, knft opens no NodePorts, and kube-proxy opens them at all addresses.
         is_open = not wanted and not (self.nftables and "primary" in given)
