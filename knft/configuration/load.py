@@ -159,7 +159,7 @@ def _load_from_flags(given: GivenFlags, errors: list[str]) -> _LoadedDocument:
 
 
 def _load_from_file(given: GivenFlags, read: Callable[[str], bytes], errors: list[str]) -> _LoadedDocument:
-    from knft.configuration.file_parsing import parse_file  # noqa: PLC0415 - loading jsonschema takes long
+    from knft.configuration.file_parsing import parse_file  # noqa: PLC0415 - loading YAML takes long
 
     path, origins = given["--config"], Origins()
     file, unusable, warnings = None, frozenset(FIELDS), tuple[str, ...]()
