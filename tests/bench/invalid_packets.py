@@ -54,7 +54,7 @@ def main() -> None:
 
 @contextmanager
 def _client(config: Config) -> Iterator[socket.socket]:
-    """Yield a socket of a pod, connected to the Service of a node of its own; the endpoint's queue is left full."""
+    """Yield a socket of a pod, connected to the Service of a node of its own; the endpoint does not read."""
     with Lab() as lab, ProgrammedNode(lab, config) as node:
         node.apply(OBJECTS)
         with lab.host(ENDPOINT).namespace.entered():

@@ -37,6 +37,7 @@ def measure_knft(shape: Shape, syncs: int, settle_seconds: float, profile: str =
         "library_s": times.libnftables,
         "collector_s": times.collector,
         "cpu_s": times.cpu,
+        "library_cpu_s": times.libnftables_cpu,
         "before_mib": before,
         "resident_mib": resident_mib(),
         "peak_mib": peak_mib(),

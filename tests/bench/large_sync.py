@@ -60,7 +60,7 @@ class Limits(Struct, frozen=True):
         return [f"{name}: {value:.1f} {unit}, allowed are {limit:g}" for value, limit, unit in pairs if value > limit]
 
 
-FIRST_SYNC, RESTART = Limits(cpu_s=12.0, peak_mib=600.0), Limits(cpu_s=4.0, peak_mib=250.0)
+FIRST_SYNC, RESTART = Limits(cpu_s=10.0, peak_mib=600.0), Limits(cpu_s=4.0, peak_mib=250.0)
 
 
 def main() -> None:

@@ -27,8 +27,8 @@ class SyncTimes(Struct, frozen=True):
     """Seconds of one sync of both families, from the first event to the last commit.
 
     ``tracked`` were spent in the trackers, ``libnftables`` in the library and the kernel, ``collector`` in Python's
-    garbage collector. ``cpu`` is the CPU time of this process and of the library's. Work after the commit (collecting
-    garbage after a full sync) counts in ``cpu`` only.
+    garbage collector. ``cpu`` is the CPU time of this process and of the library's; ``libnftables_cpu`` is the latter.
+    Work after the commit (collecting garbage after a full sync) counts in ``cpu`` only.
     """
 
     seconds: float
@@ -36,6 +36,7 @@ class SyncTimes(Struct, frozen=True):
     libnftables: float
     collector: float
     cpu: float
+    libnftables_cpu: float
 
 
 class TimedLibrary(WorkerProcess):
@@ -89,6 +90,7 @@ class TimedKnft:
     def sync(self, changes: Sequence[ObjectChange]) -> SyncTimes:
         """Pass the changes to the trackers and sync; raise RuntimeError if the sync fails."""
         library, collector = self.libnftables.seconds, self._collector.seconds
+        library_cpu = self.libnftables.cpu_seconds()
         cpu, started = self._cpu_seconds(), time.perf_counter()
         self._daemon.handle(changes)
         tracked = time.perf_counter()
@@ -103,6 +105,7 @@ class TimedKnft:
             libnftables=self.libnftables.seconds - library,
             collector=self._collector.seconds - collector,
             cpu=self._cpu_seconds() - cpu,
+            libnftables_cpu=self.libnftables.cpu_seconds() - library_cpu,
         )
 
     def close(self) -> None:

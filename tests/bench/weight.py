@@ -3,8 +3,9 @@
 It runs ``knft run`` with a process that serves a cluster like an API server; in turn, if there are several programs,
 such as an older version. CPU time and memory are those of all of the daemon's processes. A change is measured from the
 time when the server sends its event until nothing has happened for a while, without what the daemon uses in the same
-time when nothing changes. The minimum interval between two syncs is 0. Memory is the proportional set size: pages that
-other programs use too, such as those of the interpreter, count in part.
+time when nothing changes. It is also measured until the kernel reports the commit. knft reads a configuration file, as
+in the DaemonSet. The minimum interval between two syncs is 0. Memory is the proportional set size: pages that other
+programs use too, such as those of the interpreter, count in part.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import urllib3
 from msgspec import Struct
 
 from tests.bench.cluster import AFFINITY_SECONDS
-from tests.bench.process_tree import cpu_seconds, descendants, is_busy, own_cpu_seconds, pss_mib, resident_mib
+from tests.bench.process_tree import cpu_seconds, descendants, is_busy, own_cpu_seconds, pss_mib, resident_mib, stopped
 from tests.bench.served_cluster import NODE_NAME, ServedCluster, served_cluster
 from tests.cluster.churn.commit_listener import open_notifications
 from tests.support.lab.namespace import Namespace
@@ -36,8 +37,14 @@ TIME_LIMIT = 600.0
 SETTLE_SECONDS, CHANGE_SECONDS, BULK_SECONDS = 3.0, 0.25, 1.0
 BULK = 200
 STEADY_RATE = 10
-POLL_SECONDS = 0.002
+POLL_SECONDS, SAMPLE_SECONDS = 0.002, 0.02
 LARGEST_MESSAGE = 1 << 20
+_CONFIGURATION = """apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+clientConnection: {{kubeconfig: {kubeconfig}}}
+conntrack: {{maxPerCore: 0}}
+metricsBindAddress: {metrics}
+"""
 _KUBECONFIG = """apiVersion: v1
 kind: Config
 clusters: [{{name: c, cluster: {{server: "{url}"}}}}]
@@ -52,11 +59,13 @@ class Weight(Struct, frozen=True):
 
     start_cpu_s: float
     start_s: float
+    peak_mib: float
+    """The largest of the samples of memory during the start; 0 if there are none."""
     settled_mib: float
     changed_mib: float
     change_cpu_ms: float
     to_commit_cpu_ms: float
-    """The part of a change until the kernel has reported the commit."""
+    """The part of a change until the kernel has reported the commit, including what is used at rest in that time."""
     bulk_cpu_ms: float
     idle_cpu_ms: float
     """In a second without changes."""
@@ -83,6 +92,8 @@ class WeightPlan(Struct, frozen=True):
     runs: int = 3
     changes: int = 40
     seconds: float = 10.0
+    samples_memory: bool = False
+    """During the start, for ``peak_mib``, which is 0 otherwise. Each sample makes the daemon wait; CPU time grows."""
 
 
 def main() -> None:
@@ -142,15 +153,19 @@ def _measure(program: str, measured: MeasuredCluster, plan: WeightPlan) -> Weigh
     ):
         kubeconfig, log = Path(folder, "kubeconfig"), Path(folder, "log")
         kubeconfig.write_text(_KUBECONFIG.format(url=cluster.url))
-        command = [program, "run", f"--kubeconfig={kubeconfig}", f"--hostname-override={NODE_NAME}"]
-        command += ["--min-sync-period=0", "--conntrack-max-per-core=0", f"--metrics-bind-address={METRICS}"]
+        configuration = Path(folder, "config.yaml")
+        configuration.write_text(_CONFIGURATION.format(kubeconfig=kubeconfig, metrics=METRICS))
+        command = [program, "run", f"--config={configuration}", f"--hostname-override={NODE_NAME}"]
+        command += ["--min-sync-period=0"]
         with log.open("w") as output:
             started = time.monotonic()
             process = namespace.popen(command, stderr=output, env=_environment())
         try:
-            _wait(lambda: SYNCED.search(log.read_text()) is not None, process)
+            peak = _wait_for_sync(process, log, samples_memory=plan.samples_memory)
             seconds = time.monotonic() - started
-            return _measure_running(process.pid, seconds, namespace, cluster, min(BULK, measured.services), plan)
+            with stopped(tuple(descendants(process.pid))[::-1]):
+                start = (cpu_seconds(process.pid), seconds, peak)
+            return _measure_running(process.pid, start, namespace, cluster, min(BULK, measured.services), plan)
         finally:
             process.terminate()
             process.wait(TIME_LIMIT)
@@ -158,13 +173,12 @@ def _measure(program: str, measured: MeasuredCluster, plan: WeightPlan) -> Weigh
 
 def _measure_running(  # noqa: PLR0917
     pid: int,
-    seconds: float,
+    start: tuple[float, float, float],
     namespace: Namespace,
     cluster: ServedCluster,
     together: int,
     plan: WeightPlan,
 ) -> Weight:
-    start_cpu = cpu_seconds(pid)
     time.sleep(SETTLE_SECONDS)
     settled = pss_mib(pid)
     idle = median(_cpu_of(pid, lambda: None, CHANGE_SECONDS) for _ in range(12)) / CHANGE_SECONDS
@@ -178,8 +192,7 @@ def _measure_running(  # noqa: PLR0917
     if _sync_count(namespace) == before:
         sys.exit("bench: knft did not sync the changes that arrived together")
     return Weight(
-        start_cpu,
-        seconds,
+        *start,
         settled,
         pss_mib(pid),
         (median(single) - idle * CHANGE_SECONDS) * 1e3,
@@ -193,9 +206,13 @@ def _measure_running(  # noqa: PLR0917
 
 
 def _cpu_until_commit(pid: int, namespace: Namespace, cluster: ServedCluster, changes: int) -> list[float]:
-    """Return the CPU time of single changes from the event until the kernel reports the commit."""
+    """Return the CPU time of single changes from the event until the kernel reports the commit, and a little more.
+
+    The processes are stopped then; what they use until they stand still counts too.
+    """
     found = []
-    processes = tuple(descendants(pid))
+    # The worker process first, which has just committed.
+    processes = tuple(descendants(pid))[::-1]
     with namespace.entered():
         kernel = open_notifications()
     with kernel:
@@ -205,7 +222,8 @@ def _cpu_until_commit(pid: int, namespace: Namespace, cluster: ServedCluster, ch
             cluster.replace_endpoints(1)
             kernel.settimeout(TIME_LIMIT)
             kernel.recv(LARGEST_MESSAGE)
-            found.append(sum(map(own_cpu_seconds, processes)) - before)
+            with stopped(processes):
+                found.append(sum(map(own_cpu_seconds, processes)) - before)
             time.sleep(CHANGE_SECONDS)
     return found
 
@@ -251,12 +269,16 @@ def _environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-def _wait(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    deadline = time.monotonic() + TIME_LIMIT
-    while not condition():
-        if process.poll() is not None or time.monotonic() > deadline:
-            sys.exit("bench: knft has not synced")
+def _wait_for_sync(process: "subprocess.Popen[str]", log: Path, *, samples_memory: bool) -> float:
+    """Wait for the first sync, and return the largest PSS until then in MiB, 0 without samples."""
+    started, sampled, largest = time.monotonic(), 0.0, 0.0
+    while not SYNCED.search(log.read_text()):
+        if (now := time.monotonic()) > sampled + SAMPLE_SECONDS and samples_memory:
+            sampled, largest = now, max(largest, pss_mib(process.pid))
+        if process.poll() is not None or now > started + TIME_LIMIT:
+            sys.exit(f"bench: knft has not synced; its log:\n{log.read_text()}")
         time.sleep(POLL_SECONDS)
+    return largest
 
 
 if __name__ == "__main__":
