@@ -6,6 +6,7 @@ import random
 import shlex
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +38,29 @@ def rendered_output(*arguments: str, stdin: str | None = None) -> str:
     return done.stdout
 
 
+def _with_load_balancing(folder: Path, value: str) -> Path:
+    """Write the examples, with this annotation at each Service if it is not empty; return their folder."""
+    for path in EXAMPLES.glob("*.yaml"):
+        objects = list(yaml.safe_load_all(path.read_text()))
+        for item in objects:
+            if item["kind"] == "Service" and value:
+                item["metadata"].setdefault("annotations", {})["knft.dev/load-balancing"] = value
+        (folder / path.name).write_text(yaml.safe_dump_all(objects))
+    return folder
+
+
 @pytest.mark.kernel
-def test_first_sync_changes_nothing_if_rendered_text_is_loaded() -> None:
+@pytest.mark.parametrize("load_balancing", ["", "maglev", "source-hash"])
+def test_first_sync_changes_nothing_if_rendered_text_is_loaded(tmp_path: Path, load_balancing: str) -> None:
     """``knft render | nft -f -`` makes the table of a first sync, without unused pools."""
+    manifests = str(_with_load_balancing(tmp_path, load_balancing))
     namespace = Namespace.create("render")
-    text = rendered_output("-f", str(EXAMPLES), *FLAGS)
+    text = rendered_output("-f", manifests, *FLAGS)
     if CAN_OWN_TABLES:
         # knft adopts a persistent table whose owner has exited; it would replace a table that never had an owner.
         text = text.replace(" knft {\n", " knft {\n\tflags owner,persist\n")
     namespace.run(["nft", "-f", "-"], stdin=text)
-    done = namespace.run([*KNFT, "run", "--once", "--manifests", str(EXAMPLES), *FLAGS])
+    done = namespace.run([*KNFT, "run", "--once", "--manifests", manifests, *FLAGS])
     assert done.stderr.count(": 0 elements added, 0 removed, 0 chains written") == 2
     namespace.close()
 
@@ -62,19 +76,8 @@ def _lines(listing: str) -> list[str]:
     return [line for line in listing.splitlines() if line and line != "\tflags persist"]
 
 
-def _with_load_balancing(folder: Path, value: str) -> Path:
-    """Write the examples, with this annotation at each Service if it is not empty; return their folder."""
-    for path in EXAMPLES.glob("*.yaml"):
-        objects = list(yaml.safe_load_all(path.read_text()))
-        for item in objects:
-            if item["kind"] == "Service" and value:
-                item["metadata"].setdefault("annotations", {})["knft.dev/load-balancing"] = value
-        (folder / path.name).write_text(yaml.safe_dump_all(objects))
-    return folder
-
-
 @pytest.mark.kernel
-@pytest.mark.parametrize("load_balancing", ["", "maglev", "source-hash"])
+@pytest.mark.parametrize("load_balancing", ["", "source-hash"])
 def test_declarations_and_json_make_the_table_of_a_first_sync(tmp_path: Path, load_balancing: str) -> None:
     """The two commands in ``--help`` and in the documentation load them."""
     manifests = str(_with_load_balancing(tmp_path, load_balancing))
@@ -91,6 +94,21 @@ def test_declarations_and_json_make_the_table_of_a_first_sync(tmp_path: Path, lo
     namespace.run([*KNFT, "run", "--once", "--manifests", manifests, *FLAGS])
     assert _lines(loaded) == _lines(namespace.run(["nft", "list", "ruleset"]).stdout)
     namespace.close()
+
+
+@pytest.mark.kernel
+def test_nft_refuses_the_json_of_maglev(tmp_path: Path) -> None:
+    """docs/design/consistent-hashing.md#json: knft itself sends these chains as text."""
+    manifests = str(_with_load_balancing(tmp_path, "maglev"))
+    declare, fill = (
+        shlex.join((*KNFT, "render", "-f", manifests, *FLAGS)) + command.partition("--node NAME")[2]
+        for command in _loading_commands(run_render("--help").stdout)
+    )
+    with closing(Namespace.create("render")) as namespace:
+        namespace.run(["sh", "-c", declare])
+        done = namespace.run(["sh", "-c", fill], check=False)
+    assert done.returncode != 0
+    assert "Expression type concat not allowed in context" in done.stderr
 
 
 def test_output_does_not_depend_on_the_hash_seed() -> None:

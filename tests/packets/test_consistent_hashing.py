@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -23,11 +22,11 @@ from tests.support.kernel_harness import CONFIG
 from tests.support.lab import plan
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.outcomes import Answered, Protocol
-from tests.support.lab.topology import Host
-from tests.support.lab.traffic import OpenConnection, dial
+from tests.support.lab.traffic import dial
+from tests.support.packets.hashed_service import REMOTE_NODE, SLICE, hashed
 from tests.support.packets.many_clients import HTTP, PODS, STICKY, BackgroundDials, OutsideClients, clients
-from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp, with_load_balancer
-from tests.support.scenario import DEFAULT_NODE, VERSIONS, address
+from tests.support.packets.programmed import ProgrammedNode, endpoints
+from tests.support.scenario import VERSIONS, address
 from tests.support.traced_cluster import ends, trace
 
 pytestmark = [
@@ -37,20 +36,6 @@ pytestmark = [
 ]
 
 FRONTENDS = (("cluster.50", 80), ("node", 30050), ("external.5", 80), ("external.6", 80))
-SLICE = endpoints("s", *PODS, http=HTTP)
-REMOTE_NODE = {
-    **DEFAULT_NODE,
-    "metadata": {"name": plan.REMOTE.node_name},
-    "status": {"addresses": [{"type": "InternalIP", "address": "$remote"}]},
-}
-
-
-def hashed(load_balancing: str, **spec: Any) -> dict[str, Any]:
-    """Return a Service with all kinds of frontends, and an annotation unless ``load_balancing`` is empty."""
-    ports = tcp_and_udp("http", 80, 30050)
-    item = with_load_balancer(service("s", 50, *ports, externalIPs=["$external.5"], **spec), "$external.6")
-    annotations = {"knft.dev/load-balancing": load_balancing} if load_balancing else {}
-    return {**item, "metadata": {"name": "s", "annotations": annotations}}
 
 
 def expected_server(version: plan.Version, pods: tuple[str, ...], client: str, port: int | None = None) -> str:
@@ -67,11 +52,13 @@ def test_source_hash_determines_the_endpoint_at_all_frontends(
     """Cluster IP, NodePort, load balancer IP and external IP."""
     node.apply([hashed("source-hash"), SLICE])
     assert _explained_hash(node) == "load balancing  source-hash: by the hash of the client's address"
-    sources = clients(version, 60)
+    listed, sources = node.namespace.run(["nft", "list", "ruleset"]).stdout, clients(version, 60)
     expected = {client: expected_server(version, PODS, client) for client in sources}
     assert set(expected.values()) == set(PODS)
     for name, port in FRONTENDS:
         assert expected == outside.servers_of(name, port, sources)
+    # Clients need no memory.
+    assert listed == node.namespace.run(["nft", "list", "ruleset"]).stdout
 
 
 def test_maglev_hashes_the_source_port(node: ProgrammedNode, version: plan.Version, protocol: Protocol) -> None:
@@ -150,40 +137,6 @@ def test_connections_through_another_node_reach_the_same_endpoint(
     assert all(first == second for first, second in servers.values())
     reached = {first for first, _ in servers.values()}
     assert reached == set(PODS) if load_balancing == "maglev" else len(reached) == 1
-
-
-@pytest.mark.parametrize("load_balancing", ["maglev", "source-hash"])
-def test_connection_that_changes_nodes_has_the_same_endpoint(
-    node: ProgrammedNode, version: plan.Version, protocol: Protocol, load_balancing: str
-) -> None:
-    """A router sends its packets to another node. The endpoint sees that node's address, so it resets TCP."""
-    objects, (name, number), source_port = [hashed(load_balancing), SLICE], FRONTENDS[2], 23000
-    node.apply(objects)
-    config = structs.replace(CONFIG, node_name=plan.REMOTE.node_name)
-    target, client = (address(name, version), number, protocol), node.lab.host("outside")
-    with ProgrammedNode(node.lab, config, REMOTE_NODE, plan.REMOTE.host) as remote:
-        remote.apply(objects)
-        if protocol == "udp":
-            first = _server(node, target, plan.OUTSIDE.of(version), source_port)
-            with _routed(client, target[0], address("remote", version)):
-                assert _server(node, target, plan.OUTSIDE.of(version), source_port) == first
-            return
-        with OpenConnection(client, *target[:2], source_port=source_port) as connection:
-            assert connection.echoes(b"through the node")
-            with _routed(client, target[0], address("remote", version)):
-                assert connection.send(b"through the other node") == "reset"
-            entries = remote.namespace.run(["conntrack", "-L", "-p", "tcp", "-d", target[0]]).stdout
-        assert f"src={addresses(connection.server).of(version)} " in entries
-
-
-@contextmanager
-def _routed(host: Host, destination: str, gateway: str) -> Iterator[None]:
-    """Route an address through another gateway."""
-    host.namespace.run(["ip", "route", "add", destination, "via", gateway])
-    try:
-        yield
-    finally:
-        host.namespace.run(["ip", "route", "del", destination])
 
 
 def test_policy_local_hashes_to_endpoints_of_this_node(

@@ -63,7 +63,8 @@ CONFIGS = (
 
 FEATURES = (
     "draining",
-    "consistent hashing",
+    "maglev",
+    "source-hash",
     "draining and consistent hashing of one Service port",
     "NodePorts on loopback addresses",
     "dropped INVALID packets",
@@ -350,8 +351,7 @@ def features(config: Config, state: ServiceState) -> Iterator[str]:
     ports = [port for port in map(state.service_port, state.service_ports()) if port is not None]
     if any(port.resets_connections for port in ports):
         yield "draining"
-    if any(port.hashes_clients for port in ports):
-        yield "consistent hashing"
+    yield from {port.load_balancing for port in ports if port.hashes_clients}
     if any(port.resets_connections and port.hashes_clients for port in ports):
         yield "draining and consistent hashing of one Service port"
     if config.serves_localhost_nodeports(state.node.family):

@@ -17,6 +17,7 @@ TESTS: Mapping[kernel.Series, Sequence[str]] = {
         "tests/vm/test_old_kernel_packets.py",
         "tests/vm/test_kernel_without_hashing.py",
         "tests/packets/test_consistent_hashing.py",
+        "tests/packets/test_hashed_connections.py",
         "tests/packets/test_draining.py",
         "tests/packets/test_invalid_packets.py",
         "tests/packets/test_loopback_nodeports.py",

@@ -1,4 +1,4 @@
-"""A kernel that cannot hash: it has no ``CONFIG_NFT_HASH``, or not its module. Only in the virtual machine."""
+"""A kernel that cannot hash: it has no CONFIG_NFT_HASH, or not its module. Only in the virtual machine."""
 
 import os
 import subprocess
@@ -15,6 +15,7 @@ from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial
 from tests.support.packets.programmed import EVERY, ProgrammedNode, endpoints, service, tcp_and_udp
 from tests.support.scenario import VERSIONS, address
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
 
@@ -28,18 +29,25 @@ def hashed(load_balancing: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def prohibition() -> Iterator[Path]:
+def blocked_module() -> Iterator[Path]:
     """A file that keeps modprobe from loading the module; the test deletes it."""
     assert os.environ.get("KNFT_GUEST"), "this test changes the machine: run it with make test-vm"
     path = Path("/etc/modprobe.d/no-hash.conf")
     path.write_text("install nft_hash /bin/false\n")
-    subprocess.run(["/sbin/modprobe", "-r", "nft_hash"], check=True)
-    yield path
-    path.unlink(missing_ok=True)
+    try:
+        # The kernel frees the rules of a deleted table later.
+        wait_until(lambda: _is_unloaded("nft_hash"), "the module is in use", interval=0.2)
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _is_unloaded(module: str) -> bool:
+    return subprocess.run(["/sbin/modprobe", "-r", module], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("load_balancing", ["maglev", "source-hash"])
-def test_only_the_hashed_service_is_not_served(lab: Lab, prohibition: Path, load_balancing: str) -> None:
+def test_only_the_hashed_service_is_not_served(lab: Lab, blocked_module: Path, load_balancing: str) -> None:
     """It is quarantined, with the kernel's error, and served as soon as the kernel can hash."""
     plain = service("plain", 90, *tcp_and_udp("http", 80))
     slices = (endpoints("plain", POD, http=PORT), endpoints("hashed", POD, http=PORT))
@@ -54,7 +62,7 @@ def test_only_the_hashed_service_is_not_served(lab: Lab, prohibition: Path, load
         for version in VERSIONS:
             assert isinstance(_outcome(lab, PLAIN, version), Answered)
             assert not isinstance(_outcome(lab, HASHED, version), Answered)
-        prohibition.unlink()
+        blocked_module.unlink()
         node.clock_offset += EVERY
         assert [report.quarantined for report in node.apply([]).values()] == [{}, {}]
         for version in VERSIONS:

@@ -1,0 +1,74 @@
+"""Established connections of a Service with consistent hashing whose packets a router sends to another node."""
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+
+import pytest
+from msgspec import structs
+
+from tests.support.kernel_harness import CONFIG
+from tests.support.lab import plan
+from tests.support.lab.topology import Host
+from tests.support.lab.traffic import OpenConnection
+from tests.support.packets.hashed_service import REMOTE_NODE, SLICE, hashed
+from tests.support.packets.many_clients import PODS
+from tests.support.packets.programmed import ProgrammedNode
+from tests.support.scenario import VERSIONS, address
+
+pytestmark = [pytest.mark.kernel, pytest.mark.parametrize("version", VERSIONS)]
+
+FRONTEND = "external.5", 80
+SOURCE_PORTS = range(23000, 23006)
+BEFORE, AFTER = b"through the node", b"through the other node"
+
+
+@pytest.mark.parametrize("load_balancing", ["maglev", "source-hash"])
+def test_other_node_chooses_the_same_endpoint(node: ProgrammedNode, version: plan.Version, load_balancing: str) -> None:
+    """The endpoint resets the connection, because the packets now come from the other node's address."""
+    objects, client = [hashed(load_balancing), SLICE], node.lab.host("outside")
+    node.apply(objects)
+    target, config = address(FRONTEND[0], version), structs.replace(CONFIG, node_name=plan.REMOTE.node_name)
+    with ProgrammedNode(node.lab, config, REMOTE_NODE, plan.REMOTE.host) as remote:
+        remote.apply(objects)
+        for source_port in SOURCE_PORTS:
+            with (
+                _listening({pod: node.lab.host(pod) for pod in PODS}, version) as sockets,
+                OpenConnection(client, target, FRONTEND[1], source_port=source_port) as connection,
+            ):
+                assert connection.echoes(BEFORE)
+                with _routed(client, target, address("remote", version)):
+                    assert connection.send(AFTER) == "reset"
+                assert {pod for pod, each in sockets.items() if _has_received(each)} == {connection.server}
+
+
+@contextmanager
+def _listening(hosts: Mapping[str, Host], version: plan.Version) -> Iterator[dict[str, socket.socket]]:
+    """Open a socket on each host that gets a copy of each TCP segment."""
+    family = socket.AF_INET if version == 4 else socket.AF_INET6
+    with ExitStack() as stack:
+        sockets = {}
+        for name, host in hosts.items():
+            with host.namespace.entered():
+                sockets[name] = stack.enter_context(socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_TCP))
+        yield sockets
+
+
+def _has_received(raw: socket.socket) -> bool:
+    """Return whether a segment has the data that was sent through the other node."""
+    raw.settimeout(0)
+    with suppress(BlockingIOError):
+        while segment := raw.recv(1 << 16):
+            if segment.endswith(AFTER):
+                return True
+    return False
+
+
+@contextmanager
+def _routed(host: Host, destination: str, gateway: str) -> Iterator[None]:
+    """Route an address through another gateway."""
+    host.namespace.run(["ip", "route", "add", destination, "via", gateway])
+    try:
+        yield
+    finally:
+        host.namespace.run(["ip", "route", "del", destination])
