@@ -1,4 +1,4 @@
-"""A TCP connection through a Service, whose endpoint also sends segments that its TCP stack would not send.
+"""TCP segments that a TCP stack would not send: in a connection through a Service, or without a connection.
 
 A raw socket sends them. Packet sockets show the sequence numbers of the endpoint, and what arrives at the client.
 """
@@ -6,7 +6,8 @@ A raw socket sends them. Packet sockets show the sequence numbers of the endpoin
 import ipaddress
 import socket
 import struct
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, suppress
 from typing import NamedTuple, Self
 
 from tests.support.lab.namespace import Namespace
@@ -18,7 +19,9 @@ _ALL_PROTOCOLS = socket.htons(0x0003)  # ETH_P_ALL: without it, a packet socket 
 _ETHERNET_HEADER, _TYPES = 14, {4: b"\x08\x00", 6: b"\x86\xdd"}
 _IPV6_HEADER = 40
 _TCP = struct.Struct("!HHIIBBHHH")
-_PUSH_ACK = 0x18
+_PUSH_ACK, _SYN_ACK, _RESET = 0x18, 0x12, 0x04
+_OWN_PORT, _OTHER_PORT = 33333, 44444
+"""Ports without a connection."""
 _FAR = 1 << 30
 """So far ahead that no window reaches there."""
 _MARK = b"outside the window"
@@ -100,12 +103,8 @@ class ServiceConnection:
         last = self._last_sent()
         where = self.client.getsockname()[:2]
         sequence = (last.after + _FAR) % (1 << 32)
-        own, other = (int(ipaddress.ip_address(host)) for host in (self.endpoint_address, where[0]))
         header = _TCP.pack(self._port, where[1], sequence, last.acknowledged, 5 << 4, _PUSH_ACK, 512, 0, 0)
-        size = 4 if self._version == 4 else 16
-        pseudo = own.to_bytes(size) + other.to_bytes(size) + struct.pack("!II", len(header + _MARK), socket.IPPROTO_TCP)
-        checksum = struct.pack("!H", _checksum(pseudo + header + _MARK))
-        self._raw.sendto(header[:16] + checksum + header[18:] + _MARK, (where[0], 0))
+        self._raw.sendto(_with_checksum(header, _MARK, (self.endpoint_address, where[0])), (where[0], 0))
 
     @property
     def endpoint_address(self) -> str:
@@ -132,6 +131,33 @@ class ServiceConnection:
             segment = _parse(self._arrived.recv(1 << 16), self._version)
             if segment is not None and segment.payload == _MARK:
                 return segment.source
+
+
+def resets_syn_ack(host: Host, destination: str, seconds: float) -> bool:
+    """Send a SYN/ACK without a connection, which conntrack finds INVALID; tell whether it is answered with a reset."""
+    version: Version = 6 if ":" in destination else 4
+    with host.namespace.entered():
+        raw = socket.socket(_FAMILIES[version], socket.SOCK_RAW, socket.IPPROTO_TCP)
+    with raw:
+        header = _TCP.pack(_OWN_PORT, _OTHER_PORT, 1, 1, 5 << 4, _SYN_ACK, 512, 0, 0)
+        raw.sendto(_with_checksum(header, b"", (host.address(version), destination)), (destination, 0))
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            raw.settimeout(left)
+            with suppress(TimeoutError):
+                packet = raw.recv(1 << 16)
+                port, own_port, *_, flags, _, _, _ = _TCP.unpack_from(packet, 4 * (packet[0] & 15) * (version == 4))
+                if (port, own_port) == (_OTHER_PORT, _OWN_PORT) and flags & _RESET:
+                    return True
+    return False
+
+
+def _with_checksum(header: bytes, payload: bytes, addresses: tuple[str, str]) -> bytes:
+    """Return a segment from the first address to the second one."""
+    pseudo = b"".join(ipaddress.ip_address(host).packed for host in addresses)
+    pseudo += struct.pack("!II", len(header + payload), socket.IPPROTO_TCP)
+    checksum = struct.pack("!H", _checksum(pseudo + header + payload))
+    return header[:16] + checksum + header[18:] + payload
 
 
 def _parse(frame: bytes, version: Version) -> Segment | None:

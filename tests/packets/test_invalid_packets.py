@@ -20,7 +20,7 @@ from knft.explain.query import parse_query
 from knft.explain.sentences import Sentence
 from knft.families import Family
 from knft.serve.invalid_packets import InvalidPackets
-from tests.packets.segments import ServiceConnection
+from tests.packets.segments import ServiceConnection, resets_syn_ack
 from tests.support.families import address
 from tests.support.kernel_harness import CONFIG
 from tests.support.knft_command import knft, sync_once, write_manifests
@@ -29,12 +29,13 @@ from tests.support.lab.topology import Lab
 from tests.support.packets.captured import capture_nftables
 from tests.support.packets.programmed import ProgrammedNode, endpoints, service, tcp_and_udp
 from tests.support.scenario import VERSIONS, Scenario
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.kernel
 
 DROPPING = structs.replace(CONFIG, drop_invalid_packets=True)
 LIBERAL = "net.netfilter.nf_conntrack_tcp_be_liberal"
+SILENCE_SECONDS = 1.0
 CLIENT, ENDPOINT, PORT = "local-3", "remote-1", 8080
 OBJECTS = (service("web", 90, *tcp_and_udp("http", 80)), endpoints("web", ENDPOINT, http=PORT))
 each_family = pytest.mark.parametrize("version", VERSIONS)
@@ -123,6 +124,18 @@ def test_connection_survives_a_packet_outside_the_window_that_is_dropped(
     assert node.rules() == []
     assert _notes(node) == {()}
     connection.exchange()
+
+
+@each_family
+def test_only_forwarded_packets_are_dropped(node: SwitchedNode, version: Version) -> None:
+    """A SYN/ACK without a connection reaches a pod only without the option, and the node itself always."""
+    outside, pod, own = node.lab.host("outside"), address("local-1", version), address("node", version)
+    assert resets_syn_ack(outside, pod, TIMEOUT)
+    node.switch(DROPPING)
+    before = _dropped(node)
+    assert not resets_syn_ack(outside, pod, SILENCE_SECONDS)
+    assert _dropped(node) > before
+    assert resets_syn_ack(outside, own, TIMEOUT)
 
 
 def _notes(node: SwitchedNode) -> set[tuple[str, ...]]:
