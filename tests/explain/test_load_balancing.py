@@ -55,7 +55,7 @@ def test_rules_of_a_wide_service_port_say_what_is_hashed(load_balancing: str) ->
     """Many load balancer IPs with source ranges: its frontends lead to a chain of its own."""
     vips = [ingress(f"203.0.113.{number}") for number in range(1, 21)]
     ranges = tuple(f"198.51.100.{number}/32" for number in range(1, 21))
-    fields = {"type": "LoadBalancer", "ingresses": vips, "load_balancer_source_ranges": ranges}
+    fields: dict[str, Any] = {"type": "LoadBalancer", "ingresses": vips, "load_balancer_source_ranges": ranges}
     source = of_rules(*_hashed(load_balancing, **fields))
     assert any("knft wide-" in name for probes in source.probes.values() for name in probes.rules.chains)
     assert explained("web", source).ports[0].load_balancing == load_balancing

@@ -196,8 +196,9 @@ def test_endpoint_that_refuses_resets_the_client(served: Served) -> None:
     served.expect_reset()
 
 
-def test_endpoint_that_does_not_answer_resets_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the time to connect; the kernel ignores further connections while the endpoint's queue is full."""
+@pytest.mark.parametrize("family", Family, ids=lambda family: family.value)
+def test_endpoint_that_does_not_answer_resets_the_client(monkeypatch: pytest.MonkeyPatch, family: Family) -> None:
+    """When the time limit has passed. The kernel ignores connections while the endpoint's queue is full."""
     monkeypatch.setattr(connections, "DIAL_SECONDS", 0.2)
 
     async def connect(target: tuple[str, int]) -> None:
@@ -210,10 +211,10 @@ def test_endpoint_that_does_not_answer_resets_the_client(monkeypatch: pytest.Mon
         await listener.close()
 
     with ExitStack() as stack:
-        endpoint = Endpoint(Family.IPV4, backlog=0)
+        endpoint = Endpoint(family, backlog=0)
         stack.enter_context(endpoint.socket)
         for _ in range(8):
-            waiting = stack.enter_context(socket.socket())
+            waiting = stack.enter_context(socket.socket(FAMILIES[family]))
             waiting.settimeout(0)
             waiting.connect_ex(endpoint.target)
         asyncio.run(connect(endpoint.target))

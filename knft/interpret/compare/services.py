@@ -111,7 +111,7 @@ def frontend_owners(rules: RuleSet) -> dict[FrontendKey, str]:
 
 
 def frontend_chains(rules: RuleSet) -> dict[FrontendKey, str]:
-    """Return the chain that each frontend with endpoints leads to, by the same maps."""
+    """Return the chain that each frontend with endpoints leads to, by the maps of served frontends."""
     return {
         key: element.value.chain
         for key, element in _frontend_elements(rules, _SERVED_MAPS)

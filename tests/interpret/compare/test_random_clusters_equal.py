@@ -47,6 +47,9 @@ RARE = {
 """A small number of clusters may not show these; ``test_expected_differences`` covers all."""
 
 
+_Rules = Mapping[IpVersion, RuleSet]
+
+
 def for_clusters(check: Callable[[Cluster], None], every: int = 1) -> None:
     """Run a check for random clusters, or for every ``every``-th of them; shrink a cluster that fails."""
     chosen = settings(
@@ -109,7 +112,7 @@ def test_rules_do_what_the_model_says() -> None:
 
 @pytest.mark.property
 def test_rules_of_optional_features_do_what_the_model_says() -> None:
-    """INVALID packets are dropped, and NodePorts on loopback served: only packets to loopback have another outcome."""
+    """Rules that drop INVALID packets and reject packets to loopback addresses do not affect any other packet."""
     rejected: Counter[str] = Counter()
 
     def check(cluster: Cluster) -> None:
@@ -127,12 +130,9 @@ def _rejected_on_loopback(cluster: Cluster, packets: list[Packet]) -> Iterator[s
     for version in VERSIONS:
         proxy = ServiceModel(cluster.objects, cluster.node, cluster.settings, version, "nftables")
         for packet in packets:
-            is_one = packet.family == version and ip_address(packet.destination).is_loopback
-            if is_one and proxy.outcome(packet).verdict == "rejected":
+            is_to_loopback = packet.family == version and ip_address(packet.destination).is_loopback
+            if is_to_loopback and proxy.outcome(packet).verdict == "rejected":
                 yield packet.protocol
-
-
-_Rules = Mapping[IpVersion, RuleSet]
 
 
 def _deviations(mode: ModelMode, side: _Rules, cluster: Cluster, packets: list[Packet]) -> list[str]:

@@ -77,8 +77,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     nodeport_addresses: tuple[str, ...] | None = None  # CIDRs, "primary", "localhost", "all"
     service_cidrs: tuple[str, ...] = ()  # beside those of ServiceCIDRs
     masquerade_all: bool = False
-    localhost_nodeports: bool = True  # of iptables mode alone
-    loopback_gate: bool = False  # of nftables mode alone: KubeProxyNFTablesLocalhostNodePorts
+    iptables_localhost_nodeports: bool = True
+    loopback_gate: bool = False  # KubeProxyNFTablesLocalhostNodePorts, of nftables mode alone
     detect_local: Detection = "ClusterCIDR"
     cluster_cidrs: tuple[str, ...] = ()
     interface: str = ""  # the bridge's name, or the prefix
@@ -306,7 +306,7 @@ class ServiceModel:
 
     def _has_loopback_node_ports(self) -> bool:
         """Tell whether NodePorts are reachable at IPv4 loopback, which only iptables mode supports."""
-        wanted = not self.nftables and self._family == 4 and self._settings.localhost_nodeports
+        wanted = not self.nftables and self._family == 4 and self._settings.iptables_localhost_nodeports
         return wanted and (self.node_ports_at is None or LOOPBACK[4] in self.node_ports_at)
 
     def _is_blocked_localnet(self, packet: Packet) -> bool:
