@@ -11,6 +11,7 @@ import pytest
 from knft.families import Family
 from tests.support.lab import plan
 from tests.support.lab.outcomes import Answered
+from tests.support.lab.responders import Responders
 from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import dial
 from tests.support.packets.programmed import EVERY, ProgrammedNode, endpoints, service, tcp_and_udp
@@ -51,7 +52,8 @@ def test_only_the_hashed_service_is_not_served(lab: Lab, blocked_module: Path, l
     """It is quarantined, with the kernel's error, and served as soon as the kernel can hash."""
     plain = service("plain", 90, *tcp_and_udp("http", 80))
     slices = (endpoints("plain", POD, http=PORT), endpoints("hashed", POD, http=PORT))
-    with ProgrammedNode(lab) as node:
+    with Responders() as servers, ProgrammedNode(lab) as node:
+        servers.serve(lab.host(POD), PORT, "tcp")
         reports = node.apply([hashed(load_balancing), plain, *slices])
         for family in Family:
             assert {str(name) for name in reports[family].quarantined} == {
