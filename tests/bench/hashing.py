@@ -42,6 +42,8 @@ from tests.support.privilege import PrivilegeError, ensure_namespaces
 
 SIZES = (251, 1021, 4093, 16381, 65521)
 """Sizes of tables to choose from; those that knft uses are bold in the output."""
+HASHED_BYTES = {"IPv4": (4,), "IPv4 and port": (4, 2), "IPv6": (16,), "IPv6 and port": (16, 2)}
+"""What is hashed of a client, as sizes of its address and port; all columns but p are of the first."""
 REMOVALS = 12
 """Of how many endpoints the removal is measured, one at a time, and how many are added."""
 LEAST_P = 0.01
@@ -96,27 +98,29 @@ class Shares(Struct, frozen=True):
 
 def _print_shares(counts: Sequence[int], clients: int) -> None:
     rng = Random(1)  # noqa: S311 - reproducible
-    hashes = [_client_hash(rng) for _ in range(clients)]
+    hashes = {name: [_client_hash(rng, sizes) for _ in range(clients)] for name, sizes in HASHED_BYTES.items()}
     columns = [
-        *("endpoints n", "slots", "share of the slots, least and greatest, times n", f"χ² of {clients} clients", "p"),
+        *("endpoints n", "slots", "share of the slots, least and greatest, times n", f"χ² of {clients} clients"),
+        f"p: {', '.join(HASHED_BYTES)}",
         *("1/n", "clients that move if one goes", "1/(n+1)", "if one comes", "CPU, ms"),
     ]
 
     def rows() -> Iterator[Sequence[str]]:
         for count, size in itertools.product(counts, SIZES):
             if size >= count:
-                found = shares(count, size, hashes)
+                found = {name: shares(count, size, values) for name, values in hashes.items()}
+                first = found[next(iter(found))]
                 yield (
                     str(count),
                     f"**{size}**" if size == table_size(count) else str(size),
-                    f"{found.least:.3f}, {found.greatest:.3f}",
-                    f"{found.chi_squared:.0f}",
-                    _p_text(chi_squared_p(found.chi_squared, count - 1)),
+                    f"{first.least:.3f}, {first.greatest:.3f}",
+                    f"{first.chi_squared:.0f}",
+                    ", ".join(_p_text(chi_squared_p(each.chi_squared, count - 1)) for each in found.values()),
                     _percent(1 / count),
-                    _percent(found.moved_if_one_goes),
+                    _percent(first.moved_if_one_goes),
                     _percent(1 / (count + 1)),
-                    _percent(found.moved_if_one_comes),
-                    f"{found.cpu_seconds * 1e3:.2g}",
+                    _percent(first.moved_if_one_comes),
+                    f"{first.cpu_seconds * 1e3:.2g}",
                 )
 
     _print_table("Shares and moved clients:", columns, rows())
@@ -130,10 +134,10 @@ def _percent(share: float) -> str:
     return f"{share * 100:.2f} %"
 
 
-def _client_hash(rng: Random) -> float:
-    """Return the hash of a random IPv4 address, between 0 and 1."""
+def _client_hash(rng: Random, sizes: Sequence[int]) -> float:
+    """Return the hash of a client with random values of these sizes, between 0 and 1."""
     modulus = 1 << 32
-    return hash_slot([(rng.getrandbits(32), 4)], modulus, SEED) / modulus
+    return hash_slot([(rng.getrandbits(8 * size), size) for size in sizes], modulus, SEED) / modulus
 
 
 def shares(count: int, size: int, hashes: Sequence[float]) -> Shares:
