@@ -14,8 +14,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 METHODS = ("match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer")
-TEXTS_IN_TABLES = frozenset({"knft.interpret.reasons"})
-"""Modules with functions of ``re`` that get regular expressions from a table, which the caller tests."""
+TEXTS_IN_TABLES = frozenset({"knft.interpret.reasons", "knft.configuration.schema_match"})
+"""Modules with functions of ``re`` that get regular expressions from a table or schema, which the caller tests."""
 NEVER_MATCHES = "\N{SNOWMAN}"
 _MAX_LETTERS, _MAX_BEGINNINGS = 10, 12
 
