@@ -7,8 +7,10 @@ from contextlib import ExitStack, contextmanager, suppress
 import pytest
 from msgspec import structs
 
+from tests.support.families import addresses
 from tests.support.kernel_harness import CONFIG
 from tests.support.lab import plan
+from tests.support.lab.links import netlink
 from tests.support.lab.topology import Host
 from tests.support.lab.traffic import OpenConnection
 from tests.support.packets.hashed_service import REMOTE_NODE, SLICE, hashed
@@ -37,7 +39,7 @@ def test_other_node_chooses_the_same_endpoint(node: ProgrammedNode, version: pla
             ):
                 assert connection.echoes(b"through the node")
                 assert {pod for pod, each in sockets.items() if _has_received(each)} == {connection.server}
-                with _routed(client, target, address("remote", version)):
+                with _routed_to_remote_node(client):
                     assert connection.send(b"through the other node") == "reset"
                 assert {pod for pod, each in sockets.items() if _has_received(each)} == {connection.server}
 
@@ -68,10 +70,14 @@ def _has_received(raw: socket.socket) -> bool:
 
 
 @contextmanager
-def _routed(host: Host, destination: str, gateway: str) -> Iterator[None]:
-    """Route an address through another gateway."""
-    host.namespace.run(["ip", "route", "add", destination, "via", gateway])
+def _routed_to_remote_node(host: Host) -> Iterator[None]:
+    """Route the frontend's addresses through the other node."""
+    found = addresses(FRONTEND[0])
+    networks = plan.Addresses(f"{found.ipv4}/32", f"{found.ipv6}/128")
+    with netlink(host.namespace) as link:
+        link.add_routes(networks, plan.REMOTE.lan)
     try:
         yield
     finally:
-        host.namespace.run(["ip", "route", "del", destination])
+        with netlink(host.namespace) as link:
+            link.remove_routes(networks, plan.REMOTE.lan)

@@ -25,6 +25,7 @@ CHECKOUT = Path(__file__).parent.parent.parent
 TESTS = (
     *("tests/packets/test_scenarios.py", "tests/packets/test_invalid_packets.py", "tests/packets/test_draining.py"),
     *("tests/packets/test_loopback_nodeports.py", "tests/packets/test_consistent_hashing.py"),
+    "tests/packets/test_hashed_connections.py",
     *("tests/kernel", "tests/sync", "tests/cli"),
 )
 # They need shells, ip or iptables, which the root directory lacks, and knft loads no rules in them.

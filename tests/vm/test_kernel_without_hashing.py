@@ -1,4 +1,4 @@
-"""A kernel that cannot hash: it has no CONFIG_NFT_HASH, or not its module. Only in the virtual machine."""
+"""A kernel that cannot hash, because the module for it is blocked. Only in the virtual machine."""
 
 import os
 import subprocess
@@ -49,7 +49,7 @@ def _is_unloaded(module: str) -> bool:
 
 @pytest.mark.parametrize("load_balancing", ["maglev", "source-hash"])
 def test_only_the_hashed_service_is_not_served(lab: Lab, blocked_module: Path, load_balancing: str) -> None:
-    """It is quarantined, with the kernel's error, and served as soon as the kernel can hash."""
+    """It is quarantined, with the kernel's error, and served at the next retry after the kernel can hash."""
     plain = service("plain", 90, *tcp_and_udp("http", 80))
     slices = (endpoints("plain", POD, http=PORT), endpoints("hashed", POD, http=PORT))
     with Responders() as servers, ProgrammedNode(lab) as node:

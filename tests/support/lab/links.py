@@ -110,6 +110,11 @@ class Netlink:
         self._route.route("add", dst=networks.ipv4, gateway=gateway.ipv4)
         self._route.route("add", dst=networks.ipv6, gateway=gateway.ipv6, family=socket.AF_INET6)
 
+    def remove_routes(self, networks: Addresses, gateway: Addresses) -> None:
+        """Remove such routes."""
+        self._route.route("del", dst=networks.ipv4, gateway=gateway.ipv4)
+        self._route.route("del", dst=networks.ipv6, gateway=gateway.ipv6, family=socket.AF_INET6)
+
     def add_local_networks(self, networks: Addresses) -> None:
         """Make all addresses of both networks local addresses of this host, by a route of type local."""
         for network, family in ((networks.ipv4, socket.AF_INET), (networks.ipv6, socket.AF_INET6)):
