@@ -76,6 +76,8 @@ def node(lab: Lab, tmp_path: Path) -> Iterator[LoopbackNode]:
     with Responders() as servers:
         created = LoopbackNode(lab, tmp_path, servers)
         created.apply(WEB, endpoints("web", "remote-1", http=PORT))
+        # Tests of kube-proxy's mode iptables in the same lab set it.
+        created.node.namespace.sysctl("net.ipv4.conf.all.route_localnet", 0)
         created.start(GATE, "--nodeport-addresses", "localhost")
         try:
             yield created
