@@ -208,7 +208,7 @@ def _measure_running(  # noqa: PLR0917
 def _cpu_until_commit(pid: int, namespace: Namespace, cluster: ServedCluster, changes: int) -> list[float]:
     """Return the CPU time of single changes from the event until the kernel reports the commit, and a little more.
 
-    The processes are stopped then; what they use until they stand still counts too.
+    The benchmark then stops the processes. The CPU time that they use until all are stopped is included.
     """
     found = []
     # The worker process first, which has just committed.

@@ -1,4 +1,4 @@
-"""The check of configuration files without jsonschema: what it accepts is valid, and usual files need nothing else."""
+"""The check of configuration files without jsonschema: it accepts only valid files, and the deployed ones."""
 
 import copy
 import subprocess
