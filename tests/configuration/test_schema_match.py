@@ -68,3 +68,24 @@ def test_deployed_files_need_no_jsonschema(path: Path) -> None:
         "assert 'jsonschema' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        {"configSyncPeriod": "soon"},
+        {"bindAddress": 7},
+        {"oomScoreAdj": 1 << 40},
+        {"oomScoreAdj": -(1 << 40)},
+        {"oomScoreAdj": True},
+        {"nodePortAddresses": [7]},
+        {"featureGates": {"AllAlpha": "yes"}},
+        {"conntrack": {"unknown": 1}},
+        {"kind": "Other"},
+    ],
+    ids=str,
+)
+def test_wrong_values_are_not_accepted(paths: dict[str, Any]) -> None:
+    document = yaml.safe_load(config_with_paths({})) | paths
+    assert not VALIDATOR.is_valid(document)
+    assert not matches(document, SCHEMA)
