@@ -138,7 +138,7 @@ def test_interrupted_watch_resumes(name: str, caplog: pytest.LogCaptureFixture) 
 def test_interrupted_long_watch_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     with FakeApiServer(two_service_cluster()) as server:
         server.supports_streaming_lists = False
-        server.respond_next("watch", respond_stream(EVENT[:30], ending="reset"), times=4)
+        server.respond_next("watch services", respond_stream(EVENT[:30], ending="reset"), times=4)
         with running_source(server, watch_timeouts=replace(SHORT_WATCH_TIMEOUTS, short_lived=0.0)) as run:
             assert run.source.wait_all_listed(20)
             server.wait_for_request("watch services", 2)
