@@ -71,14 +71,14 @@ class KernelTable:
         self._name = name
         self._ownership = ownership if ownership is not None and ownership.is_supported else None
         self._cache_filter = cache_filter
-        self._may_filter = True
-        """Whether the filter is used: not after it was refused, until a transaction writes chains. In a first sync, its
-        chain does not exist yet when many endpoints are sent."""
+        self._has_filter_chain = False
+        """Whether the chain of the filter exists. In a first sync, the endpoints are sent before it is created."""
 
     def read(self) -> TableListing | None:
         """Return the table's contents, or None if the table does not exist."""
         flags = flags_of(self._family.nft, self._name)
         listing = self._list(flags)
+        self._has_filter_chain = listing is not None and self._is_filter_chain(listing.rule_counts)
         if listing is None:
             return None
         containers = sorted(listing.containers - listing.dynamic)
@@ -182,6 +182,7 @@ class KernelTable:
         """Create the table, which does not exist, its containers, and what ``first`` adds, in one transaction."""
         with self._keeping_ownership():
             self._library.run(creation_commands(self._with_ownership(declared), first))
+            self._record_chains(first)
 
     def replace(self, table: Table) -> None:
         """Replace the existing table by ``table`` in one transaction."""
@@ -193,17 +194,34 @@ class KernelTable:
             self._library.run(
                 f"add table {where} {flags}\ndelete table {where}\n{table_text(self._with_ownership(table))}"
             )
+            self._has_filter_chain = self._is_filter_chain([chain.name for chain in table.chains])
 
     def commit(self, transaction: Transaction) -> None:
         """Send a transaction, unless it is empty; with the cache filter, if it may have one."""
         with self._keeping_ownership():
             if transaction.is_empty:
                 return
-            filtered = self._cache_filter.commands(transaction) if self._cache_filter and self._may_filter else None
+            filtered = self._filtered(transaction)
             if filtered is not None and self._is_committed(filtered):
                 return
             self._library.run(transaction_commands(transaction))
-            self._may_filter = transaction.writes_chains or (self._may_filter and filtered is None)
+            # If only the commands with the filter were refused, another program has deleted its chain.
+            self._has_filter_chain = self._has_filter_chain and filtered is None
+            self._record_chains(transaction)
+
+    def _filtered(self, transaction: Transaction) -> str | None:
+        """Return a transaction with the cache filter, or None if it must be sent without."""
+        if self._cache_filter is None or not self._has_filter_chain:
+            return None
+        return self._cache_filter.commands(transaction)
+
+    def _record_chains(self, transaction: Transaction) -> None:
+        written = [chain.name for chain in (*transaction.new_chains, *transaction.chains)]
+        self._has_filter_chain = self._has_filter_chain or self._is_filter_chain(written)
+
+    def _is_filter_chain(self, chains: Collection[str]) -> bool:
+        """Tell whether the chain of the filter is among some chains."""
+        return self._cache_filter is not None and self._cache_filter.chain in chains
 
     def _is_committed(self, filtered: str) -> bool:
         """Run commands with the cache filter; return False if they are refused, maybe because of the filter."""

@@ -20,8 +20,10 @@ from knft.nft.objects import Chain, Container, Contents, Entry, Key, Value
 from knft.nft.transaction import Transaction
 from knft.render import layout, names
 from knft.sync.assemble import live_daemon
+from knft.sync.prepare import MAX_ELEMENTS
 from tests.bench.measure import process_cpu_seconds
-from tests.support.explain_sources import served
+from tests.support.explain_sources import served, slice_ports
+from tests.support.kube_objects import endpoint_slice
 from tests.support.lab.namespace import Namespace
 from tests.support.nft_library_version import LIBRARY_VERSION
 
@@ -61,6 +63,8 @@ class _Filtered:
             declarations_text(layout.declarations(family, ALL_OPTIONS))
             + f"add chain {where} target\nadd chain {where} {self.filter.chain}\n"
         )
+        # The filter is used only after the table was seen to have its chain.
+        self.contents()
 
     def commit(self, transaction: Transaction) -> None:
         """Commit a transaction; it must not be sent again without the filter."""
@@ -150,13 +154,13 @@ def test_refused_transaction_changes_nothing_and_has_the_error_without_the_filte
 
 
 def test_transaction_is_committed_if_the_chain_of_the_filter_is_missing(library: WorkerProcess) -> None:
-    """Until knft has written chains, which a full sync does, the filter is refused only once."""
+    """Until knft has written it again, which a full sync does, the filter is refused only once."""
     node = _Filtered(library)
     library.run(f"delete chain ip knft {node.filter.chain}")
     addresses = [(f"10.0.0.{number}",) for number in range(4)]
     for address in addresses[:3]:
         node.table.commit(Transaction("ip", "knft", added={names.CLUSTER_IPS: {address: None}}))
-    assert len(node.recorded.commands) == 3 + 1
+    assert len(node.recorded.commands) == 1 + 3 + 1  # One has read the table.
     node.table.commit(Transaction("ip", "knft", chains=(Chain(node.filter.chain),)))
     node.commit(Transaction("ip", "knft", added={names.CLUSTER_IPS: {addresses[3]: None}}))
     assert node.contents().members == {(names.CLUSTER_IPS, address) for address in addresses}
@@ -192,14 +196,35 @@ def test_running_knft_uses_the_filter_for_counters_too(namespace: Namespace) -> 
     assert '{"list":{"ruleset":{"family":"arp"}}}' in command
 
 
+@pytest.mark.parametrize("exists", [False, True], ids=["no table", "an old table"])
+def test_first_sync_sends_nothing_twice(namespace: Namespace, *, exists: bool) -> None:
+    """Many endpoints are sent before the chain of the filter is created, and libnftables would refuse the filter."""
+    with namespace.entered(), _RecordedProcess() as library:
+        if exists:
+            library.run("add table ip knft\nadd table ip6 knft")
+        daemon = live_daemon(Config("node-1"), library)
+        addresses = [f"10.244.{number >> 8}.{number & 255}" for number in range(MAX_ELEMENTS)]
+        for number in range(2):
+            name = f"web-{number}"
+            web, _ = served(name, f"10.96.0.{number + 1}")
+            endpoints = endpoint_slice(f"{name}-1", *addresses, service=name, ports=slice_ports("http"))
+            daemon.handle([ObjectChange(None, item) for item in (web, endpoints)])
+        library.commands.clear()
+        assert daemon.sync()
+    assert sum('"name":"endpoints-tcp"' in command for command in library.commands) == 2
+    assert not any('{"list":' in command for command in library.commands)
+
+
 class _Unavailable:
-    """A library that does not answer, and counts the requests."""
+    """A library that answers one request and no other, and counts them."""
 
     requests = 0
 
     def run(self, commands: str, *, terse: bool = False) -> str:
         del commands, terse
         self.requests += 1
+        if self.requests == 1:
+            return ""
         msg = "no answer"
         raise UnavailableError(msg)
 
@@ -210,10 +235,12 @@ class _Unavailable:
 def test_transaction_is_not_sent_again_if_the_library_does_not_answer() -> None:
     """It may have been committed."""
     library = _Unavailable()
-    table = KernelTable(library, Family.IPV4, "knft", cache_filter=layout.cache_filter(Family.IPV4))
+    cache_filter = layout.cache_filter(Family.IPV4)
+    table = KernelTable(library, Family.IPV4, "knft", cache_filter=cache_filter)
+    table.commit(Transaction("ip", "knft", chains=(Chain(cache_filter.chain),)))
     with pytest.raises(UnavailableError, match="no answer"):
         table.commit(Transaction("ip", "knft", added={names.CLUSTER_IPS: {("10.0.0.1",): None}}))
-    assert library.requests == 1
+    assert library.requests == 2
 
 
 @pytest.mark.parametrize(
