@@ -11,10 +11,11 @@ from pathlib import Path
 
 from knft.configuration.file_content import read_configuration
 from knft.errors import ConfigurationChangedError, ConfigurationError
-from knft.source.file_watch import watch_folders
 from knft.source.files import Signature, file_signature, format_path
 
-DEBOUNCE_MS = 100
+CHECK_SECONDS = 1.0
+"""The time between two looks at the file. A look costs one system call; inotify through watchfiles would cost 18 ms of
+CPU time at each start, and wakes up fifty times a second."""
 SETTLE_SECONDS = 0.2
 """How long new content must last: a program that writes a file empties it first."""
 
@@ -30,7 +31,7 @@ def wait_for_change(path: str, known_content: bytes, stop: threading.Event) -> N
     """
     seen_signature: Signature | None = None
     is_unreadable = False
-    for _ in _checks(Path(path), stop):
+    for _ in _checks(stop):
         now = file_signature(Path(path))
         if now is not None and now == seen_signature and not is_unreadable:
             continue
@@ -59,16 +60,8 @@ def _read(path: str) -> bytes | ConfigurationError:
         return error
 
 
-def _checks(path: Path, stop: threading.Event) -> Iterator[None]:
-    """Yield at once, then after every event in the folders of the file and at every tick, until ``stop`` is set."""
+def _checks(stop: threading.Event) -> Iterator[None]:
+    """Yield at once, then every ``CHECK_SECONDS``, until ``stop`` is set."""
     yield
-    for _ in watch_folders(lambda: _folders(path), stop, DEBOUNCE_MS):
+    while not stop.wait(CHECK_SECONDS):
         yield
-
-
-def _folders(path: Path) -> set[str]:
-    """Return the folders of the file and of its link target: a mounted ConfigMap replaces a link in the file's folder.
-
-    Raises OSError if a link is being replaced.
-    """
-    return {str(folder) for folder in (path.absolute().parent, path.resolve().parent) if folder.is_dir()}

@@ -22,8 +22,6 @@ pytestmark = pytest.mark.kernel
 FOLDER = Path(__file__).parent
 WITH_CONFIGURATION_FILE = {
     *("knft.configuration.file_parsing", "knft.configuration.schema", "knft.configuration.schema_match"),
-    # watchfiles, which notices changes of the file, imports the others.
-    *("watchfiles", "anyio", "multiprocessing", "pickle", "shlex"),
 }
 CONFIGURATION = """apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from knft.configuration import watch as configuration_watch
 from knft.configuration.file_content import read_configuration
-from knft.configuration.watch import DEBOUNCE_MS, SETTLE_SECONDS, wait_for_change
+from knft.configuration.watch import SETTLE_SECONDS, wait_for_change
 from knft.errors import ConfigurationChangedError
-from knft.source import file_watch
 from tests.support.waiting import wait_until
 
 TIMEOUT = 60.0
-POLL_MS = 200
-"""A fifth of knft's: the tests wait for more than a poll, to see that nothing happens."""
+CHECK_SECONDS = 0.2
+"""A fifth of knft's: the tests wait for longer, to see that nothing happens."""
 OLD_CONTENT, NEW_CONTENT = b"mode: nftables\n", b"mode: iptables\n"
 
 
@@ -53,9 +53,9 @@ class Watch:
         assert str(error).endswith(": the content changed; exiting, to be restarted with the new configuration")
 
     def expect_no_change(self) -> None:
-        """Wait for longer than a poll and the time that new content must last; the watch must not end."""
+        """Wait for longer than a check and the time that new content must last; the watch must not end."""
         with pytest.raises(queue.Empty):
-            self._ended.get(timeout=(1.5 * POLL_MS + DEBOUNCE_MS) / 1000 + SETTLE_SECONDS)
+            self._ended.get(timeout=2 * CHECK_SECONDS + SETTLE_SECONDS)
 
     def close(self) -> None:
         self._stop.set()
@@ -64,8 +64,8 @@ class Watch:
 
 
 @pytest.fixture(autouse=True)
-def _short_poll(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_watch, "POLL_MS", POLL_MS)
+def _frequent_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configuration_watch, "CHECK_SECONDS", CHECK_SECONDS)
 
 
 @pytest.fixture
