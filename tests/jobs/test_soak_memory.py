@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from tests.soak.memory import ALLOWED, steady_growth
+from tests.soak.memory import ALLOWED, steady_growth, used_mib
 
 SAMPLES = 20
 STEPS = 2500
@@ -34,3 +34,12 @@ def test_leak_in_steps_of_one_mib_is_detected(seed: int) -> None:
 def test_single_increase_is_no_leak(at: int) -> None:
     stepped = [sample + (3 if number >= at else 0) for number, sample in enumerate(_noise(at))]
     assert steady_growth(stepped) < ALLOWED
+
+
+@pytest.mark.parametrize("piece", [200, 1 << 16], ids=["small objects", "buffers"])
+def test_memory_in_use_is_what_objects_and_buffers_have(piece: int) -> None:
+    before = used_mib()
+    held = [bytes(piece) for _ in range(4 * MIB // piece)]
+    assert 4 <= used_mib() - before < 8
+    held.clear()
+    assert used_mib() - before < 1

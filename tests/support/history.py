@@ -155,11 +155,18 @@ class History:
         """Delete an object, if there is one; rarely if there are few."""
         names = [name for found, name in self._traits if found == kind]
         if names and (len(names) > INITIAL_COUNTS.get(kind, 0) or rng.random() < 0.3):
-            name = rng.choice(names)
-            self._log_step(f"delete {kind} {name}")
-            del self._traits[kind, name]
-            self._harness.delete(kind, name)
-            self._is_settled = False
+            self._delete(kind, rng.choice(names))
+
+    def delete_all(self) -> None:
+        """Delete all objects."""
+        for kind, name in tuple(self._traits):
+            self._delete(kind, name)
+
+    def _delete(self, kind: str, name: str) -> None:
+        self._log_step(f"delete {kind} {name}")
+        del self._traits[kind, name]
+        self._harness.delete(kind, name)
+        self._is_settled = False
 
     def _apply(self, kind: str, name: str, traits: Traits) -> None:
         self._log_step(f"apply {kind} {name} {traits}")
