@@ -35,6 +35,7 @@ REPEAT_SECONDS = 600.0
 """Within this time after an event, equal ones are counted and not sent."""
 _QUEUE_SIZE = 64
 _ATTEMPTS, _RETRY_SECONDS = 3, 1.0
+_STOP_CHECK_SECONDS = 1.0
 _MAX_REMEMBERED = 4096
 _MAX_NAME_PREFIX = 230
 
@@ -165,7 +166,7 @@ class EventPoster:
     def _send_all(self, stop: threading.Event) -> None:
         while not stop.is_set():
             try:
-                event = self._queue.get(timeout=0.2)
+                event = self._queue.get(timeout=_STOP_CHECK_SECONDS)
             except queue.Empty:
                 continue
             try:

@@ -25,8 +25,9 @@ import urllib3
 from msgspec import Struct
 
 from tests.bench.cluster import AFFINITY_SECONDS
-from tests.bench.process_tree import cpu_seconds, descendants, is_busy, own_cpu_seconds, pss_mib, resident_mib, stopped
+from tests.bench.process_tree import cpu_seconds, descendants, is_busy, pss_mib, resident_mib, stopped
 from tests.bench.served_cluster import NODE_NAME, ServedCluster, served_cluster
+from tests.bench.task_clocks import TaskClocks
 from tests.cluster.churn.commit_listener import open_notifications
 from tests.support.lab.namespace import Namespace
 from tests.support.privilege import PrivilegeError, ensure_namespaces
@@ -206,24 +207,20 @@ def _measure_running(  # noqa: PLR0917
 
 
 def _cpu_until_commit(pid: int, namespace: Namespace, cluster: ServedCluster, changes: int) -> list[float]:
-    """Return the CPU time of single changes from the event until the kernel reports the commit, and a little more.
-
-    The benchmark then stops the processes. The CPU time that they use until all are stopped is included.
-    """
+    """Return the CPU time of single changes from the event until the benchmark has noticed the kernel's commit."""
     found = []
     # The worker process first, which has just committed.
     processes = tuple(descendants(pid))[::-1]
     with namespace.entered():
         kernel = open_notifications()
-    with kernel:
+    with kernel, TaskClocks(processes) as clocks:
         for _ in range(changes):
             _discard(kernel)
-            before = sum(map(own_cpu_seconds, processes))
+            before = clocks.seconds()
             cluster.replace_endpoints(1)
             kernel.settimeout(TIME_LIMIT)
             kernel.recv(LARGEST_MESSAGE)
-            with stopped(processes):
-                found.append(sum(map(own_cpu_seconds, processes)) - before)
+            found.append(clocks.seconds() - before)
             time.sleep(CHANGE_SECONDS)
     return found
 
