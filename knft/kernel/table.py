@@ -72,13 +72,17 @@ class KernelTable:
         self._ownership = ownership if ownership is not None and ownership.is_supported else None
         self._cache_filter = cache_filter
         self._has_filter_chain = False
-        """Whether the chain of the filter exists. In a first sync, the endpoints are sent before it is created."""
+        """Whether the filter's chain existed when the table was last read or written. In a first sync, it is created
+        after many endpoints."""
+        self._filter_was_refused = False
+        """Whether commands were refused only with the filter, until a transaction writes chains."""
 
     def read(self) -> TableListing | None:
         """Return the table's contents, or None if the table does not exist."""
         flags = flags_of(self._family.nft, self._name)
         listing = self._list(flags)
         self._has_filter_chain = listing is not None and self._is_filter_chain(listing.rule_counts)
+        self._filter_was_refused = False
         if listing is None:
             return None
         containers = sorted(listing.containers - listing.dynamic)
@@ -205,13 +209,15 @@ class KernelTable:
             if filtered is not None and self._is_committed(filtered):
                 return
             self._library.run(transaction_commands(transaction))
-            # If only the commands with the filter were refused, another program has deleted its chain.
-            self._has_filter_chain = self._has_filter_chain and filtered is None
+            # Probably another program has deleted the chain of the filter.
+            self._filter_was_refused = not transaction.writes_chains and (
+                filtered is not None or self._filter_was_refused
+            )
             self._record_chains(transaction)
 
     def _filtered(self, transaction: Transaction) -> str | None:
         """Return a transaction with the cache filter, or None if it must be sent without."""
-        if self._cache_filter is None or not self._has_filter_chain:
+        if self._cache_filter is None or not self._has_filter_chain or self._filter_was_refused:
             return None
         return self._cache_filter.commands(transaction)
 

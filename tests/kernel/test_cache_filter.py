@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from knft.config import Config
 from knft.errors import KernelError, UnavailableError
@@ -20,12 +21,13 @@ from knft.nft.objects import Chain, Container, Contents, Entry, Key, Value
 from knft.nft.transaction import Transaction
 from knft.render import layout, names
 from knft.sync.assemble import live_daemon
+from knft.sync.invalidation import Invalidation
 from knft.sync.prepare import MAX_ELEMENTS
 from tests.bench.measure import process_cpu_seconds
 from tests.support.explain_sources import served, slice_ports
 from tests.support.kube_objects import endpoint_slice
 from tests.support.lab.namespace import Namespace
-from tests.support.nft_library_version import LIBRARY_VERSION
+from tests.support.nft_library_version import CAN_OWN_TABLES, LIBRARY_VERSION
 
 pytestmark = pytest.mark.kernel
 
@@ -154,7 +156,7 @@ def test_refused_transaction_changes_nothing_and_has_the_error_without_the_filte
 
 
 def test_transaction_is_committed_if_the_chain_of_the_filter_is_missing(library: WorkerProcess) -> None:
-    """Until knft has written it again, which a full sync does, the filter is refused only once."""
+    """Until knft has written chains, which a full sync does, the filter is refused only once."""
     node = _Filtered(library)
     library.run(f"delete chain ip knft {node.filter.chain}")
     addresses = [(f"10.0.0.{number}",) for number in range(4)]
@@ -196,13 +198,28 @@ def test_running_knft_uses_the_filter_for_counters_too(namespace: Namespace) -> 
     assert '{"list":{"ruleset":{"family":"arp"}}}' in command
 
 
-@pytest.mark.parametrize("exists", [False, True], ids=["no table", "an old table"])
-def test_first_sync_sends_nothing_twice(namespace: Namespace, *, exists: bool) -> None:
+def test_filter_is_used_after_the_table_was_replaced(library: WorkerProcess) -> None:
+    node = _Filtered(library)
+    library.run(f"delete chain ip knft {node.filter.chain}")
+    node.contents()
+    declared = layout.declarations(Family.IPV4, ALL_OPTIONS)
+    node.table.replace(structs.replace(declared, chains=(Chain(node.filter.chain),)))
+    node.commit(Transaction("ip", "knft", added={names.CLUSTER_IPS: {("10.0.0.1",): None}}))
+
+
+@pytest.mark.parametrize("before", ["no table", "an empty table", "a table that was deleted"])
+def test_first_sync_sends_nothing_twice(namespace: Namespace, before: str) -> None:
     """Many endpoints are sent before the chain of the filter is created, and libnftables would refuse the filter."""
     with namespace.entered(), _RecordedProcess() as library:
-        if exists:
-            library.run("add table ip knft\nadd table ip6 knft")
+        if before == "an empty table":
+            flags = "{ flags owner,persist; }" if CAN_OWN_TABLES else ""
+            library.run(f"add table ip knft {flags}\nadd table ip6 knft {flags}")
         daemon = live_daemon(Config("node-1"), library)
+        if before == "a table that was deleted":
+            assert daemon.sync()
+            library.run("delete table ip knft\ndelete table ip6 knft")
+            for proxier in daemon._proxiers:
+                proxier.invalidate(Invalidation(declarations=True))
         addresses = [f"10.244.{number >> 8}.{number & 255}" for number in range(MAX_ELEMENTS)]
         for number in range(2):
             name = f"web-{number}"
@@ -216,14 +233,15 @@ def test_first_sync_sends_nothing_twice(namespace: Namespace, *, exists: bool) -
 
 
 class _Unavailable:
-    """A library that answers one request and no other, and counts them."""
+    """A library that answers one request and no other, and records them."""
 
-    requests = 0
+    def __init__(self) -> None:
+        self.requests: list[str] = []
 
     def run(self, commands: str, *, terse: bool = False) -> str:
-        del commands, terse
-        self.requests += 1
-        if self.requests == 1:
+        del terse
+        self.requests.append(commands)
+        if len(self.requests) == 1:
             return ""
         msg = "no answer"
         raise UnavailableError(msg)
@@ -240,7 +258,7 @@ def test_transaction_is_not_sent_again_if_the_library_does_not_answer() -> None:
     table.commit(Transaction("ip", "knft", chains=(Chain(cache_filter.chain),)))
     with pytest.raises(UnavailableError, match="no answer"):
         table.commit(Transaction("ip", "knft", added={names.CLUSTER_IPS: {("10.0.0.1",): None}}))
-    assert library.requests == 2
+    assert ['"list"' in commands for commands in library.requests] == [False, True]
 
 
 @pytest.mark.parametrize(
