@@ -15,7 +15,7 @@ from knft.source.files import Signature, file_signature, format_path
 
 CHECK_SECONDS = 1.0
 """The time between two looks at the file. A look costs one system call; inotify through watchfiles would cost 18 ms of
-CPU time at each start, and wakes up fifty times a second."""
+CPU time at each start, and wake up fifty times a second."""
 SETTLE_SECONDS = 0.2
 """How long new content must last: a program that writes a file empties it first."""
 

@@ -16,7 +16,6 @@ _STEP_MS = 20
 _RUST_STACK_BYTES = 2 << 20
 CREATION_SECONDS = 30.0
 """The process ends if RustNotify needs more time to begin: it holds the GIL, so that signals are not handled."""
-_creation_lock = threading.Lock()
 
 
 def watch_folders(
@@ -48,24 +47,24 @@ def _start_to_watch(folders: set[str]) -> "RustNotify":
     """Return a RustNotify; raise RuntimeError or OSError if it cannot watch.
 
     If its thread does not start, RustNotify panics, and when memory is short, Rust's panic handler waits for itself for
-    ever. Therefore a thread is started before, and a watchdog without Python code ends the process.
+    ever. Therefore a thread is started before, and a watchdog without Python code ends the process. There is one
+    watchdog for the whole process, so only one thread may watch folders.
     """
     from watchfiles._rust_notify import RustNotify  # noqa: PLC0415 - a native library that few commands need
 
-    with _creation_lock:
-        _check_that_threads_start()
-        faulthandler.dump_traceback_later(CREATION_SECONDS, exit=True, file=2)
-        try:
-            return RustNotify(
-                sorted(folders),
-                debug=False,
-                force_polling=False,
-                poll_delay_ms=0,
-                recursive=False,
-                ignore_permission_denied=False,
-            )
-        finally:
-            faulthandler.cancel_dump_traceback_later()
+    _check_that_threads_start()
+    faulthandler.dump_traceback_later(CREATION_SECONDS, exit=True, file=2)
+    try:
+        return RustNotify(
+            sorted(folders),
+            debug=False,
+            force_polling=False,
+            poll_delay_ms=0,
+            recursive=False,
+            ignore_permission_denied=False,
+        )
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _check_that_threads_start() -> None:
