@@ -37,7 +37,7 @@ class TaskClocks:
         return self
 
     def seconds(self) -> float:
-        """Return the CPU time since the start, of the first process first."""
+        """Return the CPU time of all threads since the start; that of the first process is read first."""
         return sum(int.from_bytes(os.read(file, 8), "little") for file in self._files) / 1e9
 
     def __exit__(self, *_: object) -> None:

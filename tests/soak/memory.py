@@ -36,7 +36,8 @@ _libc.mallinfo2.restype = _Mallinfo
 
 
 class MemoryWatch:
-    """Samples of the memory of this process and its children, in MiB: resident memory, or of this one what is in use.
+    """Samples of the memory of this process and its children, in MiB: resident memory; with ``in_use``, for
+    this process what its objects and buffers use.
 
     In a test that has its own large models in this process, the largest one decides how much is resident: of the 1 MiB
     pieces of Python's allocator, nearly all stay, because of a few objects in each. What is in use shows a leak.
