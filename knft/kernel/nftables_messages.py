@@ -1,4 +1,3 @@
-# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 """Decodes the nf_tables netlink notifications that knft needs.
 
 Decoding by hand takes less than 2 us for each message. pyroute2 takes 15 us and holds the GIL meanwhile, and a change
@@ -73,12 +72,6 @@ def table_attribute(table: str, byte_order: str = sys.byteorder) -> bytes:
     name = table.encode() + b"\0"
     head = struct.pack("<HH" if byte_order == "little" else ">HH", _ATTRIBUTE.size + len(name), _TABLE_NAME)
     return head + name.ljust(_padded(len(name)), b"\0")
-
-
-def printable_name(payload: bytes) -> str:
-    """Return a name for logs. Other programs choose it, so unprintable characters are replaced."""
-    decoded = payload.rstrip(b"\0").decode(errors="replace")
-    return "".join(letter if letter.isprintable() else "?" for letter in decoded)
 
 
 def _padded(length: int) -> int:

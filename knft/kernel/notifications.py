@@ -20,6 +20,7 @@ from msgspec import Struct
 from knft.errors import KernelError
 from knft.families import FAMILY_OF_NUMBER, Family
 from knft.kernel import netlink_filter, nftables_messages
+from knft.kernel.printable_names import printable_name
 from knft.kernel.process_names import describe_process
 
 BUFFER_BYTES = 16 * 1024 * 1024
@@ -216,12 +217,12 @@ class _Transaction:
 
 
 def _process_text(generation: nftables_messages.Message) -> str:
-    name = nftables_messages.printable_name(generation.attribute(nftables_messages.PROCESS_NAME))
+    name = printable_name(generation.attribute(nftables_messages.PROCESS_NAME))
     return describe_process(int.from_bytes(generation.attribute(nftables_messages.PROCESS_ID), "big"), name)
 
 
 def _printable_names(names: Iterable[bytes]) -> frozenset[str]:
-    return frozenset(nftables_messages.printable_name(name) for name in names)
+    return frozenset(printable_name(name) for name in names)
 
 
 def open_nftables_notifications(program: Iterable[netlink_filter.Instruction]) -> socket.socket:

@@ -14,11 +14,18 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Self
 
-import msgspec
-
 from knft.errors import KernelError, LibraryDiedError, UnavailableError, UnsupportedError
 from knft.kernel import pipe_framing
-from knft.kernel.worker_messages import Answer, Commands, ElementDump, Elements, Hello, SetPart
+from knft.kernel.worker_messages import (
+    Answer,
+    Commands,
+    ElementDump,
+    Elements,
+    Hello,
+    SetPart,
+    decode_answer,
+    encode_request,
+)
 from knft.module_command import module_command
 
 log = logging.getLogger("knft")
@@ -39,9 +46,6 @@ in memory."""
 MAX_LOGGED_CHARACTERS = 4000
 """How much of what a worker writes to its standard error, such as a traceback, is logged at once."""
 _MAX_READ_BYTES = 1 << 16
-
-_HELLO = msgspec.msgpack.Decoder(Hello)
-_ANSWERS: msgspec.msgpack.Decoder[Elements | Answer] = msgspec.msgpack.Decoder(Elements | Answer)
 
 
 def _ignore(_: SetPart) -> None:
@@ -165,6 +169,10 @@ class WorkerProcess:
         self.close()
 
 
+def _unexpected(message: Hello | Elements | Answer) -> ValueError:
+    return ValueError(f"unexpected message of the worker process: {type(message).__name__}")
+
+
 class _Worker:
     """One worker process, used until it exits."""
 
@@ -203,7 +211,7 @@ class _Worker:
         try:
             if not self._has_hello:
                 self._receive_hello()
-            pipe_framing.send(self._requests, msgspec.msgpack.encode(request), self._timeout())
+            pipe_framing.send(self._requests, encode_request(request), self._timeout())
             return self._receive_answer(receive)
         except TimeoutError as error:
             self._kill()
@@ -225,10 +233,12 @@ class _Worker:
                 receive(part)
             answer = self._receive()
         self._log_output()
+        if isinstance(answer, Hello):
+            raise _unexpected(answer)
         return answer
 
-    def _receive(self) -> Elements | Answer:
-        return _ANSWERS.decode(self._answers.receive(self._timeout()))
+    def _receive(self) -> Hello | Elements | Answer:
+        return decode_answer(self._answers.receive(self._timeout()))
 
     def _timeout(self) -> pipe_framing.Timeout:
         return pipe_framing.Timeout(ANSWER_TIMEOUT_SECONDS, ANSWER_WARNING_SECONDS, self._warn_about_no_answer)
@@ -243,7 +253,9 @@ class _Worker:
         self.close()
 
     def _receive_hello(self) -> None:
-        hello = _HELLO.decode(self._answers.receive(self._timeout()))
+        hello = self._receive()
+        if not isinstance(hello, Hello):
+            raise _unexpected(hello)
         if hello.error:
             raise UnsupportedError(hello.error)
         self._on_port_ids(hello.port_ids)

@@ -8,7 +8,7 @@ import ctypes
 from contextlib import suppress
 from pathlib import Path
 
-from knft.kernel.nftables_messages import printable_name
+from knft.kernel.printable_names import printable_name
 
 MAX_COMMAND_LENGTH = 200
 """The most characters of a command line that are shown."""

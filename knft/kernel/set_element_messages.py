@@ -6,8 +6,7 @@ See docs/design/netlink-decoding.md.
 
 import struct
 from collections.abc import Iterator, Sequence
-
-from msgspec import Struct
+from typing import NamedTuple
 
 from knft.kernel import netlink_messages
 from knft.kernel.netlink_messages import DONE, DUMP, ERROR, MULTIPART
@@ -21,7 +20,7 @@ _NFGENMSG = struct.Struct("=BBH")
 _SEQUENCE = struct.Struct("=I")
 
 
-class Answer(Struct, frozen=True):
+class Answer(NamedTuple):
     """One buffer of answers: whether it has a declaration or elements, whether it is the last one, and its errno."""
 
     has_contents: bool = False

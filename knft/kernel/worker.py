@@ -13,8 +13,6 @@ import signal
 import sys
 from collections.abc import Callable
 
-import msgspec
-
 from knft.errors import KernelError, UnsupportedError
 from knft.heap import trim_heap
 from knft.kernel import pipe_framing
@@ -22,7 +20,16 @@ from knft.kernel.libnftables import Library
 from knft.kernel.netlink_port_ids import netlink_port_ids
 from knft.kernel.privileges import die_with_parent, keep_net_admin
 from knft.kernel.process_names import set_process_name
-from knft.kernel.worker_messages import Answer, Commands, ElementDump, Elements, Hello, SetPart
+from knft.kernel.worker_messages import (
+    Answer,
+    Commands,
+    ElementDump,
+    Elements,
+    Hello,
+    SetPart,
+    decode_request,
+    encode_answer,
+)
 
 MIN_ELEMENT_BYTES = 16 * 1024
 """The parts of sets are sent when they have this size: the kernel's largest buffers alone, small ones together."""
@@ -58,13 +65,12 @@ def _serve(requests: int, answers: int) -> int:
     try:
         library = Library()
     except UnsupportedError as error:
-        pipe_framing.send(answers, msgspec.msgpack.encode(Hello(error=str(error))))
+        pipe_framing.send(answers, encode_answer(Hello(error=str(error))))
         return 1
-    pipe_framing.send(answers, msgspec.msgpack.encode(Hello(netlink_port_ids())))
-    decoder = msgspec.msgpack.Decoder(Commands | ElementDump)
+    pipe_framing.send(answers, encode_answer(Hello(netlink_port_ids())))
 
     def send(message: Elements | Answer) -> None:
-        pipe_framing.send(answers, msgspec.msgpack.encode(message))
+        pipe_framing.send(answers, encode_answer(message))
 
     reader = pipe_framing.MessageReader(requests)
     is_grown = False
@@ -72,7 +78,7 @@ def _serve(requests: int, answers: int) -> int:
         if is_grown and not _has_input(requests, IDLE_MILLISECONDS):
             trim_heap()
             is_grown = False
-        request = decoder.decode(reader.receive())
+        request = decode_request(reader.receive())
         try:
             match request:
                 case Commands(text, terse):
@@ -113,7 +119,7 @@ class _PartSender:
     def send(self) -> None:
         """Send the parts that are left."""
         if self._parts:
-            self._send(Elements(self._parts))
+            self._send(Elements(tuple(self._parts)))
         self._parts, self._bytes = [], 0
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 LICENCE = "Apache-2.0 OR GPL-2.0-only"
-COMPATIBLE = {"msgspec", "nftables", "typing_extensions"}
-"""Libraries that the program may import: their licences are BSD-3-Clause, GPL-2.0-only and PSF-2.0."""
+COMPATIBLE = {"nftables"}
+"""Libraries that the program may import: the binding's licence is GPL-2.0-only."""
 
 CODE = """
 import sys

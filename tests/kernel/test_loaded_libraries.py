@@ -18,7 +18,7 @@ pytestmark = pytest.mark.kernel
 
 BINDING = {"nftables", "knft.kernel.libnftables"}
 DAEMON_PACKAGES = {"click", "msgspec", "prometheus_client", "urllib3", "watchfiles", "yaml"}
-WORKER_PACKAGES = {"msgspec", "nftables"}
+WORKER_PACKAGES = {"nftables"}
 """The packages of pyproject.toml that are loaded; the others would only cost CPU time and memory at each start."""
 REQUIRED = {re.split(r"[^\w-]", required)[0].lower() for required in metadata.requires("knft") or ()}
 DEPENDENCIES = {

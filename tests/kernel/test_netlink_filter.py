@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from knft.kernel import nftables_messages
 from knft.kernel.netlink_filter import Instruction, table_filter
+from knft.kernel.printable_names import printable_name
 
 NEW_CHAIN, NEW_GENERATION = 0xA03, 0xA0F
 OWN, OTHER = 0x0102_0304, 0xF1F2_F3F4
@@ -73,9 +74,9 @@ def test_default_is_the_byte_order_of_the_host() -> None:
 def test_malformed_messages_are_decoded_without_error(buffer: bytes) -> None:
     """Truncated messages and wrong lengths end the decoding."""
     for message in nftables_messages.split(buffer):
-        nftables_messages.printable_name(message.attribute(3))
+        printable_name(message.attribute(3))
 
 
 @given(st.binary(max_size=40))
 def test_names_are_printable(name: bytes) -> None:
-    assert nftables_messages.printable_name(name).isprintable()
+    assert printable_name(name).isprintable()

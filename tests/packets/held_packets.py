@@ -22,7 +22,8 @@ from enum import Enum
 from typing import NamedTuple, Self
 
 from knft.kernel.command_runner import CommandRunner
-from knft.kernel.nftables_messages import printable_name, split
+from knft.kernel.nftables_messages import split
+from knft.kernel.printable_names import printable_name
 from tests.support.lab import plan
 from tests.support.lab.namespace import Namespace
 from tests.support.lab.topology import Host

@@ -6,8 +6,9 @@ from enum import Enum
 from typing import NamedTuple
 
 from knft.families import FAMILY_OF_NUMBER, Family
-from knft.kernel.nftables_messages import NEW_GENERATION, Message, printable_name, split, table_attribute
+from knft.kernel.nftables_messages import NEW_GENERATION, Message, split, table_attribute
 from knft.kernel.notifications import open_nftables_notifications
+from knft.kernel.printable_names import printable_name
 from knft.render import layout
 from knft.render.names import HAIRPIN, NO_ENDPOINT_NODEPORTS, NO_ENDPOINT_SERVICES, SOURCE_RANGES, TABLE
 
