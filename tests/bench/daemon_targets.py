@@ -21,6 +21,7 @@ from msgspec import Struct
 from tests.bench.machine import describe, load_at_end
 from tests.bench.record import BARE, FULL, KNFT
 from tests.bench.results import Results
+from tests.bench.task_clocks import require_task_clocks
 from tests.bench.weight import MeasuredCluster, Weight, WeightPlan, median_weights
 from tests.cluster.churn.run import DEFAULT
 from tests.support.privilege import PrivilegeError, ensure_namespaces
@@ -127,6 +128,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         ensure_namespaces()
+        require_task_clocks()
     except PrivilegeError as error:
         sys.exit(f"bench: {error}")
     trees = {BEFORE: arguments.before.resolve()} if arguments.before else {}

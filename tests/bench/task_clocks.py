@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Self
 
+from tests.support.privilege import PrivilegeError
+
 _SYSTEM_CALLS = {"x86_64": 298, "aarch64": 241}
 _SOFTWARE, _TASK_CLOCK = 1, 1
 _INHERIT, _CLOSE_ON_EXEC = 1 << 1, 1 << 3
@@ -47,6 +49,15 @@ class TaskClocks:
         """Stop to count."""
         while self._files:
             os.close(self._files.pop())
+
+
+def require_task_clocks() -> None:
+    """Raise PrivilegeError if this process cannot read the clocks of its own threads."""
+    try:
+        TaskClocks([os.getpid()]).close()
+    except (OSError, KeyError) as error:
+        msg = f"cannot read the CPU time of running threads ({error}): run this as root, on x86-64 or arm64"
+        raise PrivilegeError(msg) from error
 
 
 def _threads(processes: Iterable[int]) -> Iterator[int]:

@@ -27,7 +27,7 @@ from msgspec import Struct
 from tests.bench.cluster import AFFINITY_SECONDS
 from tests.bench.process_tree import cpu_seconds, descendants, is_busy, pss_mib, resident_mib, stopped
 from tests.bench.served_cluster import NODE_NAME, ServedCluster, served_cluster
-from tests.bench.task_clocks import TaskClocks
+from tests.bench.task_clocks import TaskClocks, require_task_clocks
 from tests.cluster.churn.commit_listener import open_notifications
 from tests.support.lab.namespace import Namespace
 from tests.support.privilege import PrivilegeError, ensure_namespaces
@@ -111,6 +111,7 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         ensure_namespaces()
+        require_task_clocks()
     except PrivilegeError as error:
         sys.exit(f"bench: {error}")
     print("load:", *os.getloadavg())

@@ -1,0 +1,25 @@
+"""How many transactions a start takes, with those that probe the kernel: each lists all tables of the node first."""
+
+from pathlib import Path
+
+import pytest
+
+from knft.kernel.generation import generation
+from knft.kernel.netlink_socket import open_netlink
+from tests.support.api_server_knft import ApiServerKnft
+from tests.support.fake_api.server import FakeApiServer
+from tests.support.lab.namespace import Namespace
+
+NETLINK_NETFILTER = 12
+
+pytestmark = pytest.mark.kernel
+
+
+def test_start_makes_few_transactions(namespace: Namespace, server: FakeApiServer, tmp_path: Path) -> None:
+    with namespace.entered():
+        netlink = open_netlink(NETLINK_NETFILTER, 10)
+    with netlink:
+        before = generation(netlink, 1)
+        ApiServerKnft(namespace, server, tmp_path).wait_until_programmed()
+        # One probes the kernel, and one creates the table of each family with everything in it.
+        assert generation(netlink, 2) - before == 3
