@@ -186,6 +186,7 @@ class KernelTable:
         """Create the table, which does not exist, its containers, and what ``first`` adds, in one transaction."""
         with self._keeping_ownership():
             self._library.run(creation_commands(self._with_ownership(declared), first))
+            self._filter_was_refused = False
             self._record_chains(first)
 
     def replace(self, table: Table) -> None:
@@ -198,6 +199,7 @@ class KernelTable:
             self._library.run(
                 f"add table {where} {flags}\ndelete table {where}\n{table_text(self._with_ownership(table))}"
             )
+            self._filter_was_refused = False
             self._has_filter_chain = self._is_filter_chain([chain.name for chain in table.chains])
 
     def commit(self, transaction: Transaction) -> None:

@@ -72,9 +72,9 @@ def decode_request(message: bytes) -> Commands | ElementDump:
     kind, fields = _decoded(message)
     match kind, fields:
         case b"c", [terse, text]:
-            return Commands(text.decode(), terse=bool(terse[0]))
+            return Commands(_text(text), terse=bool(_value(terse)))
         case b"d", [family, table, *names]:
-            return ElementDump(family[0], table.decode(), tuple(name.decode() for name in names))
+            return ElementDump(_value(family), _text(table), tuple(map(_text, names)))
     raise _unexpected(kind)
 
 
@@ -94,12 +94,12 @@ def decode_answer(message: bytes) -> Hello | Elements | Answer:
     kind, fields = _decoded(message)
     match kind, fields:
         case b"h", [error, *port_ids]:
-            return Hello(frozenset(int.from_bytes(number, "little") for number in port_ids), error.decode())
+            return Hello(frozenset(map(_value, port_ids)), _text(error))
         case b"e", _:
             triples = zip(fields[::3], fields[1::3], fields[2::3], strict=True)
             return Elements(tuple(_part(*triple) for triple in triples))
         case b"a", [output, error, detail]:
-            return Answer(output.decode(), error.decode(), detail.decode())
+            return Answer(_text(output), _text(error), _text(detail))
     raise _unexpected(kind)
 
 
@@ -110,8 +110,9 @@ def _part_fields(parts: Iterable[SetPart]) -> Iterator[bytes]:
         yield buffer
 
 
-def _part(name: bytes, flags: bytes, buffer: bytes) -> SetPart:
-    return SetPart(name.decode(), buffer, bool(flags[0] & _IS_LAST), bool(flags[0] & _HAS_CHANGED))
+def _part(name: memoryview, flags: memoryview, buffer: memoryview) -> SetPart:
+    found = _value(flags)
+    return SetPart(_text(name), bytes(buffer), bool(found & _IS_LAST), bool(found & _HAS_CHANGED))
 
 
 def _encoded(kind: bytes, fields: Iterable[bytes]) -> bytes:
@@ -121,13 +122,13 @@ def _encoded(kind: bytes, fields: Iterable[bytes]) -> bytes:
     return b"".join(pieces)
 
 
-def _decoded(message: bytes) -> tuple[bytes, list[bytes]]:
-    """Return the kind and the fields; raise ValueError if the message is not complete."""
-    fields, start = [], 1
+def _decoded(message: bytes) -> tuple[bytes, list[memoryview]]:
+    """Return the kind and the fields, without a copy; raise ValueError if the message is not complete."""
+    view, fields, start = memoryview(message), [], 1
     while start < len(message):
         begin = start + _NUMBER_BYTES
-        start = begin + int.from_bytes(message[start:begin], "little")
-        fields.append(message[begin:start])
+        start = begin + _value(view[start:begin])
+        fields.append(view[begin:start])
     if start != max(len(message), 1):
         msg = f"a message ends after {len(message)} bytes, its fields after {start}"
         raise ValueError(msg)
@@ -136,6 +137,14 @@ def _decoded(message: bytes) -> tuple[bytes, list[bytes]]:
 
 def _number(value: int) -> bytes:
     return value.to_bytes(_NUMBER_BYTES, "little")
+
+
+def _value(field: memoryview) -> int:
+    return int.from_bytes(field, "little")
+
+
+def _text(field: memoryview) -> str:
+    return str(field, "utf-8")
 
 
 def _unexpected(kind: bytes) -> ValueError:

@@ -26,7 +26,7 @@ WITH_CONFIGURATION_FILE = {
     "knft.configuration.schema",
     "knft.configuration.schema_match",
 }
-MOST_MODULES = {"daemon": 585, "worker": 74}
+MOST_MODULES = {"daemon": 585, "worker": 78}
 """Python 3.11 has 573 and 72, of which some are private to the standard library."""
 CONFIGURATION = """apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
@@ -70,8 +70,8 @@ def test_daemon_and_worker_import_the_listed_modules(
     found = _start(namespace, server, tmp_path)
     _check(found["daemon"], _listed("imported_modules.txt"))
     _check(found["worker"], _listed("worker_modules.txt"))
-    packages = set(map(_package, found["worker"]))
-    assert packages - sys.stdlib_module_names - {"__main__"} == {"knft", "nftables"}
+    packages = set(map(_package, found["worker"])) - sys.stdlib_module_names - {"__main__"}
+    assert set(filter(find_spec, packages)) == {"knft", "nftables"}
     # The lists have only the first part of the names of other packages, which have more modules that could be imported.
     assert {name: len(modules) for name, modules in found.items() if len(modules) > MOST_MODULES[name]} == {}
 

@@ -44,9 +44,15 @@ class _Recorded:
     def __init__(self, library: WorkerProcess) -> None:
         self._library = library
         self.commands: list[str] = []
+        self.refused = 0
+        """How many of the next commands are refused."""
 
     def run(self, commands: str, *, terse: bool = False) -> str:
         self.commands.append(commands)
+        if self.refused:
+            self.refused -= 1
+            msg = "refused for the test"
+            raise KernelError(msg)
         return self._library.run(commands, terse=terse)
 
     def dump_elements(self, family: int, table: str, names: Sequence[str], receive: Callable[[SetPart], None]) -> None:
@@ -166,6 +172,17 @@ def test_transaction_is_committed_if_the_chain_of_the_filter_is_missing(library:
     node.table.commit(Transaction("ip", "knft", chains=(Chain(node.filter.chain),)))
     node.commit(Transaction("ip", "knft", added={names.CLUSTER_IPS: {addresses[3]: None}}))
     assert node.contents().members == {(names.CLUSTER_IPS, address) for address in addresses}
+
+
+def test_filter_is_used_again_after_a_passing_refusal(library: WorkerProcess) -> None:
+    """The kernel may have been short of memory; the chain of the filter exists."""
+    node = _Filtered(library)
+    node.recorded.refused = 1
+    for number in range(2):
+        node.table.commit(Transaction("ip", "knft", added={names.CLUSTER_IPS: {(f"10.0.0.{number}",): None}}))
+    assert len(node.recorded.commands) == 1 + 2 + 1  # One has read the table.
+    node.table.commit(Transaction("ip", "knft", chains=(Chain("web"),)))
+    node.commit(Transaction("ip", "knft", added={names.CLUSTER_IPS: {("10.0.0.2",): None}}))
 
 
 def test_filter_is_used_after_a_transaction_that_cannot_have_it(library: WorkerProcess) -> None:
