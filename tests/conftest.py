@@ -46,11 +46,31 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(_LibraryCheck(), "library-check")
 
 
+LONG_FILES = frozenset({
+    "tests/apiserver/test_blocked_neighbours.py",
+    "tests/configuration/test_round_trip.py",
+    "tests/interpret/compare/test_random_clusters_equal.py",
+    "tests/interpret/compare/test_shared_results.py",
+    "tests/interpret/compare/test_traced_examples.py",
+    "tests/interpret/service_model/test_random_clusters.py",
+    "tests/mutation/test_mutants.py",
+    "tests/packets/test_kill_and_restart.py",
+    "tests/packets/test_manifest_mistakes.py",
+    "tests/packets/test_no_connection_lost.py",
+    "tests/sync/test_histories.py",
+})  # fmt: skip
+"""Files with tests that take 20 s or more."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark property tests; those that run Hypothesis inside a test are marked where they are."""
+    """Mark property tests, and run long tests first, so that no process waits for a long one at the end.
+
+    Tests that run Hypothesis inside a test are marked where they are.
+    """
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("property")
+    items.sort(key=lambda item: item.nodeid.partition("::")[0] not in LONG_FILES)
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

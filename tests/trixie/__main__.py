@@ -34,6 +34,8 @@ LEFT_OUT = (
     "--deselect=tests/cli/test_terminal.py::test_changes_that_diff_watches_are_folded_and_coloured",
 )
 PYTHON = ".venv/bin/python"
+# Three processes although other test jobs use a core, because many tests wait for packets that must not arrive.
+PARALLEL = ("-n", "3", "--dist", "worksteal")
 # With Debian's own Python packages: tests of what uses click, jsonschema, msgspec and pyroute2, whose versions are the
 # oldest that pyproject.toml accepts. The console script and column(1) are not installed, and with libnftables 1.1 no
 # other program can change knft's tables while it runs.
@@ -137,6 +139,7 @@ def _run_tests(root: Path, venv: Path) -> int:
         "pytest",
         "-p",
         "no:cacheprovider",
+        *PARALLEL,
         "--junitxml=/results/junit.xml",
         *LEFT_OUT,
         *TESTS,
