@@ -8,7 +8,7 @@ BIN = $(VENV)/bin
 RUN = PYTHONDONTWRITEBYTECODE= $(BIN)/python
 INSTALLED = $(VENV)/.installed
 
-.PHONY: help demo test check types lint imports licences references docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity test-migration test-e2e test-faults image image-locks test-image packages test-packages cluster cluster-down programs churn fuzz soak bench bench-cluster install clean
+.PHONY: help demo test check types lint imports licences references docs pytest explore mutants mutate test-vm test-trixie test-cluster test-parity test-migration test-e2e test-faults image image-locks test-image packages test-packages cluster cluster-down programs churn fuzz soak bench bench-targets bench-cluster install clean
 
 help:
 	@echo 'make demo          run knft in a small cluster made of network namespaces (under a minute)'
@@ -38,6 +38,7 @@ help:
 	@echo 'make fuzz          search for manifests that break knft, for ten minutes; SECONDS=60 SEED=7'
 	@echo 'make soak          run long tests: 100 000 steps of a random history, 100 000 changes of sticky Services, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS, SEED'
 	@echo 'make bench         measure knft and kube-proxy'"'"'s rule layouts: JSON, a table, a plot (over half an hour)'
+	@echo 'make bench-targets measure the targets of CPU, memory and latency of knft run (half an hour, idle machine); ARGS="--before DIRECTORY" measures an older version, too'
 	@echo 'make bench-cluster measure knft and the real kube-proxy through an API server, 100 and 1 000 Services (ten minutes); ARGS="--sizes 10000x10"'
 	@echo 'make install       create the virtual environment $(VENV); as root also install system packages'
 	@echo 'make clean         remove the virtual environment, caches and the built documentation'
@@ -188,6 +189,9 @@ bench: $(INSTALLED)
 	@$(RUN) -m tests.bench.invalid_packets
 	@sh tests/cluster/bench/install.sh
 	@$(RUN) -m tests.cluster.bench.throughput
+
+bench-targets: $(INSTALLED)
+	@$(RUN) -m tests.bench.daemon_targets $(ARGS)
 
 # ARGS="--quick" checks everything on a tiny cluster; ARGS="--sizes 10000x10" takes half an hour, because of kube-proxy.
 bench-cluster: $(INSTALLED)

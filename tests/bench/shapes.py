@@ -10,6 +10,7 @@ PLAIN = (Shape("1000x10", 1000, 10), Shape("10000x10", 10000, 10), Shape("30000x
 SPECIAL = (
     Shape("one of 5000", 1001, 10, first_endpoints=5000),
     Shape("sticky 1000x10", 1000, 10, affinity_seconds=AFFINITY_SECONDS),
+    Shape("sticky 10000x10", 10000, 10, affinity_seconds=AFFINITY_SECONDS),
     Shape("ranges 1000x10", 1000, 10, ranges=10),
 )
 

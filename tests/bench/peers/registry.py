@@ -9,6 +9,8 @@ from tests.bench.peers.iptables import IptablesLayout
 from tests.bench.peers.layout import Layout
 from tests.bench.peers.nftables import NftablesLayout, share_of_anonymous_maps, share_of_endpoint_chains
 
+# kube-proxy 1.36 needs a minute for 100 sticky ports with 50 addresses each.
+_MAX_STICKY_SERVICES = 1000
 _EMPTY = ("*filter", "COMMIT", "*nat", "COMMIT")
 
 
@@ -25,7 +27,12 @@ class Peer(Struct, frozen=True):
     has_wide: bool = False
 
     def supports(self, shape: Shape) -> bool:
-        """Tell whether the layout has rules for all Services of a cluster; all layouts are IPv4 only."""
+        """Tell whether the layout has rules for all Services of a cluster, and not too many of them.
+
+        All layouts are IPv4 only.
+        """
+        if shape.affinity_seconds and shape.services > _MAX_STICKY_SERVICES:
+            return False
         return shape.wide is None or (self.has_wide and not shape.is_dual_stack)
 
 
