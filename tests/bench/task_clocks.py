@@ -9,6 +9,7 @@ import os
 import platform
 import struct
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -30,7 +31,10 @@ class TaskClocks:
         """Start to count; raise OSError without the privilege for it."""
         self._files: list[int] = []
         try:
-            self._files.extend(map(_open, _threads(processes)))
+            for thread in _threads(processes):
+                # A thread may end meanwhile.
+                with suppress(ProcessLookupError):
+                    self._files.append(_open(thread))
         except OSError:
             self.close()
             raise
