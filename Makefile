@@ -38,7 +38,7 @@ help:
 	@echo 'make fuzz          search for manifests that break knft, for ten minutes; SECONDS=60 SEED=7'
 	@echo 'make soak          run long tests: 100 000 steps of a random history, 100 000 changes of sticky Services, 1 000 000 connections, 200 kills; STEPS, CONNECTIONS, KILLS, SEED'
 	@echo 'make bench         measure knft and kube-proxy'"'"'s rule layouts: JSON, a table, a plot (over half an hour)'
-	@echo 'make bench-targets measure the targets of CPU, memory and latency of knft run (half an hour, idle machine); ARGS="--before DIRECTORY" measures an older version, too'
+	@echo 'make bench-targets measure the targets of CPU, memory and latency of knft run (half an hour or more, idle machine); ARGS="--before DIRECTORY" measures an older version, too'
 	@echo 'make bench-cluster measure knft and the real kube-proxy through an API server, 100 and 1 000 Services (ten minutes); ARGS="--sizes 10000x10"'
 	@echo 'make install       create the virtual environment $(VENV); as root also install system packages'
 	@echo 'make clean         remove the virtual environment, caches and the built documentation'

@@ -29,15 +29,13 @@ TESTS: Mapping[kernel.Series, Sequence[str]] = {
     kernel.DEBIAN13: ("tests/vm/test_debian13_packets.py", "tests/sync/test_endpoint_ids.py"),
 }
 """The tests that run in the guest, all of a kernel in one boot. The kernel loads the modules that they need."""
-# They start commands or knft again, which takes ten seconds and more for each process, and their packets are those of
-# other tests. "make test" and "make test-trixie" run them.
+# Each starts commands or knft again, which takes ten seconds and more for each process. They send no packet of their own
+# kind: other tests send the same. "make test" and "make test-trixie" run them.
 LEFT_OUT = (
     "--deselect=tests/packets/test_consistent_hashing.py::test_trace_names_the_endpoint_of_a_source_port",
-    "--deselect=tests/packets/test_draining.py::test_knft_run_ends_connections_of_the_annotated_service",
     "--deselect=tests/packets/test_invalid_packets.py::test_rule_is_left_out_if_conntrack_is_liberal_at_start",
     "--deselect=tests/packets/test_loopback_nodeports.py::test_without_the_gate_no_process_and_no_rule_is_left",
     "--deselect=tests/packets/test_loopback_nodeports.py::test_sigterm_ends_both_processes",
-    "--deselect=tests/packets/test_loopback_nodeports.py::test_restart_serves_again",
     "--deselect=tests/packets/test_loopback_nodeports.py::test_commands_tell_what_a_client_gets",
     "--deselect=tests/packets/test_loopback_nodeports.py::test_status_tells_which_nodeports_are_served",
 )

@@ -28,17 +28,14 @@ SILENCE = 0.15
 """Seconds without an answer after which a packet counts as dropped. Other packets are answered within a few ms."""
 
 
-def scenario_packets(scenario: Scenario) -> list[tuple[Packet, plan.Version]]:
-    """Return each packet in each of its families, in the order of the tests."""
-    return [(packet, version) for version in VERSIONS for packet in scenario.packets if version in packet.versions]
-
-
 def packet_parameters(scenarios: Iterable[Scenario]) -> list[object]:
     """Return each packet in each of its families, as parameters for pytest."""
     return [
         pytest.param(scenario, packet, version, id=f"{scenario.name}: IPv{version} {packet}")
         for scenario in scenarios
-        for packet, version in scenario_packets(scenario)
+        for version in VERSIONS
+        for packet in scenario.packets
+        if version in packet.versions
     ]
 
 
@@ -88,7 +85,7 @@ class ScenarioRunner:
         else:
             check.expect_refusal()
         self._tracer.check(packet, version, expected)
-        if (packet, version) == scenario_packets(scenario)[-1]:
+        if packet is scenario.packets[-1]:
             # Check the listing after the last packet, because packets add elements to sets.
             self.mode.check_listing(self.namespace)
 
