@@ -29,8 +29,8 @@ TESTS: Mapping[kernel.Series, Sequence[str]] = {
     kernel.DEBIAN13: ("tests/vm/test_debian13_packets.py", "tests/sync/test_endpoint_ids.py"),
 }
 """The tests that run in the guest, all of a kernel in one boot. The kernel loads the modules that they need."""
-# Each starts commands or knft again, which takes ten seconds and more for each process. They send no packet of their own
-# kind: other tests send the same. "make test" and "make test-trixie" run them.
+# Each starts commands or knft again, which takes ten seconds and more for each process. Other tests send the same kinds
+# of packets. "make test" and "make test-trixie" run them.
 LEFT_OUT = (
     "--deselect=tests/packets/test_consistent_hashing.py::test_trace_names_the_endpoint_of_a_source_port",
     "--deselect=tests/packets/test_invalid_packets.py::test_rule_is_left_out_if_conntrack_is_liberal_at_start",

@@ -9,7 +9,7 @@ from tests.bench.peers.iptables import IptablesLayout
 from tests.bench.peers.layout import Layout
 from tests.bench.peers.nftables import NftablesLayout, share_of_anonymous_maps, share_of_endpoint_chains
 
-# kube-proxy 1.36 needs a minute for 100 sticky ports with 50 addresses each, so 10 000 Services would take far too long.
+# kube-proxy 1.36 needs a minute for 100 sticky ports with 50 addresses each, so 10 000 Services would take hours.
 _MAX_STICKY_SERVICES = 1000
 _EMPTY = ("*filter", "COMMIT", "*nat", "COMMIT")
 
