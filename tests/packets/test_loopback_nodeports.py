@@ -12,7 +12,7 @@ import pytest
 from knft.explain.sentences import Sentence
 from knft.families import Family
 from tests.support.families import address, in_both
-from tests.support.knft_command import KNFT, NODE_FLAG, knft, write_manifests
+from tests.support.knft_command import KNFT, NODE_FLAG, knft, remove_tables, write_manifests
 from tests.support.lab.outcomes import Answered, Rejected
 from tests.support.lab.plan import Version
 from tests.support.lab.responders import Responders
@@ -83,7 +83,7 @@ def node(lab: Lab, tmp_path: Path) -> Iterator[LoopbackNode]:
             yield created
         finally:
             created.kill()
-            knft(created.node.namespace, "cleanup")
+            remove_tables(created.node.namespace)
 
 
 @each_family

@@ -10,7 +10,7 @@ from knft.kernel.process import WorkerProcess
 from knft.model.objects import KubeObject, ObjectChange
 from knft.sync.assemble import live_daemon
 from tests.support.kernel_harness import CONFIG, decode_manifest
-from tests.support.knft_command import knft
+from tests.support.knft_command import remove_tables
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.topology import Lab
 from tests.support.scenario import DEFAULT_NODE, Scenario
@@ -50,7 +50,7 @@ class InProcessNode:
     def __exit__(self, *_: object) -> None:
         """Remove knft's tables, and the conntrack entries of their translations."""
         self.worker.close()
-        knft(self.namespace, "cleanup")
+        remove_tables(self.namespace)
         flush_conntrack(self.namespace)
 
     def apply(self, objects: Sequence[dict[str, Any]], *, deleted: Sequence[str] = ()) -> None:

@@ -10,7 +10,7 @@ from knft.kernel.addresses import local_addresses
 from knft.kernel.process import WorkerProcess
 from knft.source.paths import read_paths
 from knft.sync.assemble import live_daemon
-from tests.support.knft_command import NODE_FLAG, list_ruleset, sync_once, write_manifests
+from tests.support.knft_command import NODE_FLAG, list_ruleset, remove_tables, sync_once, write_manifests
 from tests.support.lab.namespace import Namespace
 from tests.support.loaded_settings import load
 from tests.support.packets.captured import (
@@ -63,8 +63,7 @@ class Nftables:
         assert "table ip knft" in list_ruleset(node)
 
     def clean(self, node: Namespace, folder: Path, scenario: Scenario) -> None:  # noqa: ARG002 - of the protocol
-        # ``knft cleanup`` takes seconds in the virtual machine; tests/cli tests it.
-        node.run(["nft", "-f", "-"], stdin="delete table ip knft\ndelete table ip6 knft\n")
+        remove_tables(node)
         assert "knft" not in list_ruleset(node)
 
 

@@ -9,7 +9,7 @@ from knft.families import Family
 from knft.sync.invalidation import Invalidation
 from knft.sync.report import SyncReport
 from tests.support.kernel_harness import CONFIG, KernelHarness
-from tests.support.knft_command import knft
+from tests.support.knft_command import remove_tables
 from tests.support.lab import plan
 from tests.support.lab.links import flush_conntrack
 from tests.support.lab.topology import Lab
@@ -41,7 +41,7 @@ class ProgrammedNode:
 
     def __exit__(self, *_: object) -> None:
         """Remove knft's tables."""
-        knft(self.namespace, "cleanup")
+        remove_tables(self.namespace)
 
     def _new_process(self) -> KernelHarness:
         with self.namespace.entered():
