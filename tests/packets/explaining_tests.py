@@ -57,7 +57,7 @@ OTHER_TESTS = {
         S.SERVED_ON_LOOPBACK,
         S.NODE_PORT_ON_LOOPBACK,
     ),
-    "tests/packets/test_loopback_nodeports.py::test_udp_is_rejected_although_a_process_has_the_port": (
+    "tests/packets/test_loopback_nodeports.py::test_commands_tell_that_udp_is_rejected": (
         S.NODE_PORT_REJECTED_ON_LOOPBACK,
     ),
     "tests/serve/test_service_health.py::test_explanation_of_a_health_check_port_says_that_knft_answers": (

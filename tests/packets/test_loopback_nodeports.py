@@ -31,6 +31,9 @@ GATE = "--feature-gates=KubeProxyNFTablesLocalhostNodePorts=true"
 each_family = pytest.mark.parametrize("version", VERSIONS)
 
 
+LOCALHOST = (GATE, "--nodeport-addresses", "localhost")
+
+
 class LoopbackNode:
     """``knft run`` on the node, with the manifests of one directory, and servers on pods."""
 
@@ -39,6 +42,7 @@ class LoopbackNode:
         self._manifests = folder / "manifests"
         self._manifests.mkdir()
         self._starts = 0
+        self._flags: tuple[str, ...] | None = None
         for pod in ("local-1", "remote-1", "remote-2"):
             servers.serve(lab.host(pod), PORT)
 
@@ -49,10 +53,28 @@ class LoopbackNode:
     def start(self, *flags: str) -> None:
         """Start knft, and return when both families are synced."""
         self._starts += 1
+        self._flags = flags
         arguments = ["run", "--manifests", str(self._manifests), *NODE_FLAG, "--min-sync-period", "0", "-v2", *flags]
         log = self._folder / f"log-{self._starts}"
         self.run = LoggedProcess(self.node.namespace, [*KNFT, *arguments], log)
         self.run.wait_until(lambda: self.run.log_text().count("full sync") >= 2)
+
+    def serve_web(self) -> None:
+        """Restore what each test begins with: Service ``web``, served at loopback addresses only.
+
+        So every answer is the forwarder's. A process with these flags is used again.
+        """
+        self.apply(WEB, endpoints("web", "remote-1", http=PORT))
+        if self._flags != LOCALHOST or self.run.process.poll() is not None:
+            self.stop()
+            self.start(*LOCALHOST)
+        self.wait_for(lambda: all(self.server_at(version) == "remote-1" for version in VERSIONS))
+
+    def stop(self) -> None:
+        """Kill knft, if it was started, and remove its tables."""
+        if self._flags is not None:
+            self.kill()
+        remove_tables(self.node.namespace)
 
     def kill(self) -> None:
         self.run.process.kill()
@@ -70,25 +92,28 @@ class LoopbackNode:
         return dict(json.loads(knft(self.node.namespace, "status", "-o", "json", check=False).stdout)["families"])
 
 
-@pytest.fixture
-def node(lab: Lab, tmp_path: Path) -> Iterator[LoopbackNode]:
-    """The node; NodePorts are served on loopback addresses only, so that every answer is the forwarder's."""
+@pytest.fixture(scope="module")
+def only_node(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackNode]:
+    """The node of all tests: in the virtual machine, a new process of knft takes half a minute to serve."""
     with Responders() as servers:
-        created = LoopbackNode(lab, tmp_path, servers)
-        created.apply(WEB, endpoints("web", "remote-1", http=PORT))
+        created = LoopbackNode(lab, tmp_path_factory.mktemp("loopback"), servers)
         # Tests of kube-proxy's mode iptables in the same lab set it.
         created.node.namespace.sysctl("net.ipv4.conf.all.route_localnet", 0)
-        created.start(GATE, "--nodeport-addresses", "localhost")
         try:
             yield created
         finally:
-            created.kill()
-            remove_tables(created.node.namespace)
+            created.stop()
+
+
+@pytest.fixture
+def node(only_node: LoopbackNode) -> LoopbackNode:
+    """The node, where both loopback addresses serve pod ``remote-1``."""
+    only_node.serve_web()
+    return only_node
 
 
 @each_family
 def test_process_of_the_node_reaches_the_pod_with_the_nodes_address(node: LoopbackNode, version: Version) -> None:
-    node.wait_for(lambda: node.server_at(version) == "remote-1")
     outcome = dial(node.node, address("loopback", version), NODE_PORT)
     assert isinstance(outcome, Answered)
     assert (outcome.address, outcome.source) == (node.lab.host("remote-1").address(version), node.node.address(version))
@@ -97,7 +122,6 @@ def test_process_of_the_node_reaches_the_pod_with_the_nodes_address(node: Loopba
 @each_family
 def test_other_addresses_of_the_node_do_not_accept_the_nodeport(node: LoopbackNode, version: Version) -> None:
     """Nothing listens there: only the loopback addresses are bound, and no sysctl is changed."""
-    node.wait_for(lambda: node.server_at(version) == "remote-1")
     for client in ("node", "outside", "local-2"):
         outcome = dial(node.lab.host(client), node.node.address(version), NODE_PORT)
         assert outcome == Rejected("reset")
@@ -114,14 +138,20 @@ def test_other_addresses_of_the_node_do_not_accept_the_nodeport(node: LoopbackNo
 
 @each_family
 def test_udp_is_rejected_although_a_process_has_the_port(node: LoopbackNode, version: Version) -> None:
-    """At every loopback address. Commands say so, and the rules count the packets."""
+    """At every loopback address, and the rules count the packets."""
+    before = [_rejected(node, version, protocol) for protocol in ("udp", "sctp")]
     with _bound(node, version, socket.SOCK_DGRAM) as receiver:
         for loopback in ("127.0.0.1", "127.0.0.2") if version == 4 else ("::1",):
             assert dial(node.node, loopback, NODE_PORT, "udp") == Rejected("icmp")
         with pytest.raises(BlockingIOError):
             receiver.recv(1)
-    assert _rejected(node, version, "udp") == (2 if version == 4 else 1)
-    assert _rejected(node, version, "sctp") == 0
+    assert _rejected(node, version, "udp") == before[0] + (2 if version == 4 else 1)
+    assert _rejected(node, version, "sctp") == before[1]
+
+
+@each_family
+def test_commands_tell_that_udp_is_rejected(node: LoopbackNode, version: Version) -> None:
+    assert dial(node.node, address("loopback", version), NODE_PORT, "udp") == Rejected("icmp")
     where = _where(version)
     (conclusion,) = _explained(node, f"{where}/udp")["conclusion"]
     assert conclusion["kind"] == Sentence.NODE_PORT_REJECTED_ON_LOOPBACK.kind
@@ -137,8 +167,11 @@ def test_sctp_is_rejected(node: LoopbackNode, version: Version) -> None:
     sctp_port = {"name": "ctl", "port": 90, "nodePort": 30090, "protocol": "SCTP"}
     node.apply(WEB, endpoints("web", "remote-1", http=PORT), service("ctl", 91, sctp_port))
     node.wait_for(lambda: "30090" in node.node.namespace.run(["nft", "list", "ruleset"]).stdout)
+    before = _rejected(node, version, "sctp")
     assert dial(node.node, address("loopback", version), 30090, "sctp") == Rejected("icmp")
-    assert _rejected(node, version, "sctp") == 1
+    assert _rejected(node, version, "sctp") == before + 1
+    node.apply(WEB, endpoints("web", "remote-1", http=PORT))
+    node.wait_for(lambda: "30090" not in node.node.namespace.run(["nft", "list", "ruleset"]).stdout)
 
 
 @each_family
@@ -189,7 +222,6 @@ def _traced(node: LoopbackNode, version: Version, protocol: str) -> list[str]:
 
 @each_family
 def test_changes_of_endpoints_and_services_are_followed(node: LoopbackNode, version: Version) -> None:
-    node.wait_for(lambda: node.server_at(version) == "remote-1")
     node.apply(WEB, endpoints("web", "remote-2", http=PORT))
     node.wait_for(lambda: node.server_at(version) == "remote-2")
     node.apply(WEB, endpoints("web", "local-1", "remote-2", http=PORT))
@@ -208,7 +240,6 @@ def test_changes_of_endpoints_and_services_are_followed(node: LoopbackNode, vers
 
 
 def test_without_the_gate_no_process_and_no_rule_is_left(node: LoopbackNode) -> None:
-    node.wait_for(lambda: node.server_at(4) == "remote-1")
     assert "localhost" in node.node.namespace.run(["nft", "list", "ruleset"]).stdout
     assert len(_forwarders(node)) == 1
     node.kill()
@@ -240,7 +271,6 @@ def _has_ended(process: int) -> bool:
 
 def test_sigterm_ends_both_processes(node: LoopbackNode) -> None:
     """Also while a connection is open."""
-    node.wait_for(lambda: node.server_at(4) == "remote-1")
     (forwarder,) = _forwarders(node)
     with node.node.namespace.entered():
         client = socket.create_connection(("127.0.0.1", NODE_PORT))
@@ -256,13 +286,12 @@ def test_restart_serves_again(node: LoopbackNode) -> None:
 
     Its connections end with it.
     """
-    node.wait_for(lambda: node.server_at(4) == "remote-1")
     (forwarder,) = _forwarders(node)
     with OpenConnection(node.node, address("loopback", 4), NODE_PORT) as connection:
         assert connection.send(b"before") == "echo"
         node.kill()
         wait_until(lambda: connection.send(b"after") == "reset", "the connection continues")
-    node.start(GATE, "--nodeport-addresses", "localhost")
+    node.start(*LOCALHOST)
     assert _has_ended(forwarder)
     node.wait_for(lambda: all(node.server_at(version) == "remote-1" for version in VERSIONS))
     assert "cannot serve" not in node.run.log_text()
@@ -271,7 +300,6 @@ def test_restart_serves_again(node: LoopbackNode) -> None:
 @each_family
 def test_commands_tell_what_a_client_gets(node: LoopbackNode, version: Version) -> None:
     """``explain`` knows the settings of the running knft; ``trace`` follows the rules, which do not translate."""
-    node.wait_for(lambda: node.server_at(version) == "remote-1")
     where = _where(version)
     explained = _explained(node, where)
     conclusion = explained["conclusion"][0]

@@ -37,6 +37,7 @@ LEFT_OUT = (
     "--deselect=tests/packets/test_loopback_nodeports.py::test_without_the_gate_no_process_and_no_rule_is_left",
     "--deselect=tests/packets/test_loopback_nodeports.py::test_sigterm_ends_both_processes",
     "--deselect=tests/packets/test_loopback_nodeports.py::test_commands_tell_what_a_client_gets",
+    "--deselect=tests/packets/test_loopback_nodeports.py::test_commands_tell_that_udp_is_rejected",
     "--deselect=tests/packets/test_loopback_nodeports.py::test_status_tells_which_nodeports_are_served",
 )
 TIME_LIMIT = 3600.0
