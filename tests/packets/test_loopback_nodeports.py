@@ -28,10 +28,8 @@ pytestmark = pytest.mark.kernel
 NODE_PORT, OTHER_NODE_PORT, PORT = 30080, 30081, 8080
 WEB = service("web", 90, *tcp_and_udp("http", 80, NODE_PORT))
 GATE = "--feature-gates=KubeProxyNFTablesLocalhostNodePorts=true"
-each_family = pytest.mark.parametrize("version", VERSIONS)
-
-
 LOCALHOST = (GATE, "--nodeport-addresses", "localhost")
+each_family = pytest.mark.parametrize("version", VERSIONS)
 
 
 class LoopbackNode:
