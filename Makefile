@@ -99,7 +99,8 @@ mutate: $(INSTALLED)
 	@$(RUN) -P tests/source_mutants.py run $(ARGS)
 	@$(RUN) -P tests/source_mutants.py results
 
-# Needs no KVM. The kernel is downloaded and never installed; tests/vm/__init__.py describes the virtual machine.
+# Needs no KVM. The kernels are never installed. Linux 6.1 is built once, for some minutes, from Debian's source;
+# tests/vm/__init__.py describes the guests.
 test-vm: $(INSTALLED)
 	@sh tests/vm/install.sh
 	@$(RUN) -m tests.vm $(ARGS)

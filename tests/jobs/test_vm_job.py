@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.scenario import read_scenarios
+from tests.vm import user_mode
 from tests.vm.errors import VmError
 from tests.vm.initramfs import Entry, archive
 from tests.vm.kernel import Kernel
 from tests.vm.report import parse
+from tests.vm.test_old_kernel_packets import TRACED
+from tests.vm.user_mode_kernel import UserModeKernel, check_options
 
 
 def _report(release: str = "6.1.0-56-cloud-amd64", status: int = 0, **counts: int) -> bytes:
@@ -79,3 +83,26 @@ def test_archive_has_the_newc_format() -> None:
     )
     assert written.endswith(b"TRAILER!!!\0\0\0\0")
     assert len(written) % 4 == 0
+
+
+def test_program_that_does_not_boot_is_refused(tmp_path: Path) -> None:
+    """Then qemu is used."""
+    program = tmp_path / "linux"
+    program.write_text("#!/bin/sh\necho cannot trace processes\nexit 1\n")
+    program.chmod(0o755)
+    with pytest.raises(VmError, match="cannot run here: cannot trace processes"):
+        user_mode.guest(UserModeKernel(tmp_path, "6.1.0"))
+
+
+def test_option_that_is_off_is_named(tmp_path: Path) -> None:
+    wanted, written = tmp_path / "wanted", tmp_path / "written"
+    wanted.write_text("# Network\nCONFIG_NET=y\nCONFIG_VETH=m\n")
+    written.write_text("CONFIG_NET=y\n# CONFIG_VETH is not set\n")
+    with pytest.raises(VmError, match=r"off: CONFIG_VETH=m$"):
+        check_options(wanted, written)
+    written.write_text("CONFIG_NET=y\nCONFIG_VETH=m\n")
+    check_options(wanted, written)
+
+
+def test_a_sixth_of_the_scenarios_is_traced_under_qemu() -> None:
+    assert 1 <= len(TRACED) == (len(read_scenarios()) + 5) // 6

@@ -3,7 +3,7 @@
 # The tests need no plugin of pytest, and importing plugins takes 10 s here.
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
 # Tests that change the machine run only here.
-export KNFT_GUEST=1
+export KNFT_GUEST="$GUEST"
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
 # The host's terminal adds carriage returns itself.
 stty -F /dev/console -onlcr

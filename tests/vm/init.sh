@@ -10,10 +10,10 @@ $busybox mount -t devtmpfs devtmpfs /dev
 for module in /modules/*; do
     $busybox insmod "$module"
 done
-# CHECKOUT, MODULES, COMMAND
+# CHECKOUT, MODULES, COMMAND, SHARE, GUEST
 . /settings
-export CHECKOUT COMMAND
-$busybox mount -t virtiofs -o ro host /host
+export CHECKOUT COMMAND GUEST
+$busybox mount -t "$SHARE" -o ro host /host
 $busybox mount -t tmpfs -o size=75% memory /memory
 $busybox mkdir /memory/upper /memory/scratch
 $busybox mount -t overlay -o lowerdir=/host,upperdir=/memory/upper,workdir=/memory/scratch root /new

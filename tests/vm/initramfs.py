@@ -11,7 +11,6 @@ from tests.vm.kernel import Kernel
 _INIT = Path(__file__).with_name("init.sh")
 _BUSYBOX = Path("/bin/busybox")
 _FOLDERS = ("bin", "modules", "proc", "sys", "dev", "host", "memory", "new")
-_MODULES = ("virtio_pci", "virtiofs", "overlay")
 
 
 class Entry(NamedTuple):
@@ -22,9 +21,9 @@ class Entry(NamedTuple):
     content: bytes = b""
 
 
-def build(kernel: Kernel, settings: str) -> bytes:
-    """Return the archive; ``settings`` are shell assignments that ``init`` reads."""
-    modules = kernel.modules(_MODULES)
+def build(kernel: Kernel, modules: Iterable[str], settings: str) -> bytes:
+    """Return the archive; ``init`` loads the modules, and reads ``settings``, which are shell assignments."""
+    files = kernel.modules(modules)
     entries = [
         *(Entry(name, stat.S_IFDIR | 0o755) for name in _FOLDERS),
         Entry("init", stat.S_IFREG | 0o755, _INIT.read_bytes()),
@@ -33,10 +32,21 @@ def build(kernel: Kernel, settings: str) -> bytes:
         # Numbered, because they have to be loaded in this order.
         *(
             Entry(f"modules/{number:02}-{path.name.removesuffix('.xz')}", stat.S_IFREG | 0o644, _read_module(path))
-            for number, path in enumerate(modules)
+            for number, path in enumerate(files)
         ),
     ]
     return archive(entries)
+
+
+def that_powers_off() -> bytes:
+    """Return an archive whose ``init`` does nothing but power off: it shows that a kernel runs programs."""
+    return archive(
+        [
+            Entry("bin", stat.S_IFDIR | 0o755),
+            Entry("bin/busybox", stat.S_IFREG | 0o755, _BUSYBOX.read_bytes()),
+            Entry("init", stat.S_IFREG | 0o755, b"#!/bin/busybox sh\nexec /bin/busybox poweroff -f\n"),
+        ]
+    )
 
 
 def _read_module(path: Path) -> bytes:

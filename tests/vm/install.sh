@@ -8,6 +8,12 @@ command -v qemu-system-x86_64 >/dev/null || missing="$missing qemu-system-x86"
 # Static, because the initramfs has no libraries.
 [ -x /bin/busybox ] && ! ldd /bin/busybox >/dev/null 2>&1 || missing="$missing busybox-static"
 command -v depmod >/dev/null || [ -x /sbin/depmod ] || missing="$missing kmod"
+# For user-mode Linux, which is built once.
+for program in gcc make flex bison bc perl; do
+    command -v "$program" >/dev/null || missing="$missing $program"
+done
+command -v xz >/dev/null || missing="$missing xz-utils"
+[ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
 # For IPVS scripts.
 command -v ipvsadm >/dev/null || [ -x /usr/sbin/ipvsadm ] || missing="$missing ipvsadm"
 command -v conntrack >/dev/null || [ -x /usr/sbin/conntrack ] || missing="$missing conntrack"

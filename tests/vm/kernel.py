@@ -68,7 +68,7 @@ def fetch(series: Series) -> Kernel:
     """Return the newest kernel of the series that apt offers, from the cache if it is there."""
     if series.variant is None:
         package, release = _newest_package(series, ())
-        tree = _cache() / package
+        tree = cache() / package
         if not tree.is_dir():
             _unpack(package, release, tree, ())
         return Kernel(tree, release)
@@ -77,7 +77,7 @@ def fetch(series: Series) -> Kernel:
 
 def _recent(series: Series) -> Kernel | None:
     """Return the kernel of the series in the cache, None if it is missing or was not looked for recently."""
-    for tree in sorted(_cache().glob(f"linux-image-{series.version}.*"), reverse=True):
+    for tree in sorted(cache().glob(f"linux-image-{series.version}.*"), reverse=True):
         if tree.stat().st_mtime > time.time() - _SECONDS_BETWEEN_LOOKS:
             return Kernel(tree, tree.name.removeprefix("linux-image-"))
     return None
@@ -88,16 +88,17 @@ def _fetch_with_own_lists(series: Series, variant: Variant) -> Kernel:
     with tempfile.TemporaryDirectory() as folder:
         apt = private_apt(Path(folder), variant.suite, ARCHITECTURES["amd64"], mirrors())
         print(f"test-vm: reading the package lists of {variant.suite} to find a kernel", flush=True)
-        _run("apt-get", *apt, "update", "-qq")
+        run("apt-get", *apt, "update", "-qq")
         package, release = _newest_package(series, apt)
-        tree = _cache() / package
+        tree = cache() / package
         if not tree.is_dir():
             _unpack(package, release, tree, apt)
     os.utime(tree)
     return Kernel(tree, release)
 
 
-def _cache() -> Path:
+def cache() -> Path:
+    """Return the directory of the kernels, outside the checkout."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "knft" / "kernels"
 
@@ -106,7 +107,7 @@ def _newest_package(series: Series, apt: Sequence[str]) -> tuple[str, str]:
     found = _offered_package(series, apt)
     if found is None and series.variant is None:
         print("test-vm: updating the package lists to find a kernel", flush=True)
-        _run("apt-get", "update", "-qq")
+        run("apt-get", "update", "-qq")
         found = _offered_package(series, apt)
     if found is None:
         msg = f"no package {_META_PACKAGE} {series.version}: add the package sources of Debian on amd64"
@@ -126,18 +127,19 @@ def _unpack(package: str, release: str, tree: Path, apt: Sequence[str]) -> None:
     tree.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=tree.parent) as folder:
         # Without this, apt warns that its sandbox user cannot write here.
-        _run("apt-get", *apt, "download", "-qq", "-o", "APT::Sandbox::User=root", package, cwd=folder)
+        run("apt-get", *apt, "download", "-qq", "-o", "APT::Sandbox::User=root", package, cwd=folder)
         (archive,) = Path(folder).glob("*.deb")
         unpacked = Path(folder, "tree")
-        _run("dpkg", "-x", str(archive), str(unpacked))
+        run("dpkg", "-x", str(archive), str(unpacked))
         if not (unpacked / "lib").exists():
             (unpacked / "lib").symlink_to("usr/lib")  # Debian 13's packages have no files in /lib.
-        _run("depmod", "-b", str(unpacked), release)
+        run("depmod", "-b", str(unpacked), release)
         # Last, and atomic: an interrupted run leaves no incomplete directory with this name.
         unpacked.rename(tree)
 
 
-def _run(*command: str, cwd: str | None = None) -> None:
+def run(*command: str, cwd: str | None = None) -> None:
+    """Run a command, with its output on standard error; raise VmError if it fails."""
     done = subprocess.run(command, stdout=sys.stderr, cwd=cwd, check=False)
     if done.returncode != 0:
         msg = f"{' '.join(command)} failed with status {done.returncode}"

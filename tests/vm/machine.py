@@ -9,34 +9,29 @@ from pathlib import Path
 from typing import IO
 
 from tests.vm.errors import VmError
+from tests.vm.guest import Guest
+from tests.vm.guest_process import BIND_READ_ONLY, DIE_WITH_PARENT, wait_for_end
 from tests.vm.kernel import Kernel
 
+KIND = "qemu"
 _MEMORY = "2048M"
 _VIRTIOFSD = "/usr/lib/qemu/virtiofsd"
 _SHARE_TIMEOUT = 60.0
-# Runs in a mount namespace of its own. A bind mount has no submounts: the guest has its own /proc, /sys and /dev, and
-# other file systems are bound only if a needed path is on one.
-_SERVE_READ_ONLY = f"""
-set -eu
+_SERVE = f"""
 socket=$1
 shift
-bind() {{
-    mount --bind "$1" "/mnt$1"
-    mount -o remount,bind,ro "/mnt$1"
-}}
-bind /
-for path; do
-    point=$(stat -c %m "$path")
-    [ "$point" = / ] || mountpoint -q "/mnt$point" || bind "$point"
-done
+{BIND_READ_ONLY}
 exec {_VIRTIOFSD} --socket-path="$socket" -o source=/mnt -o cache=always -o sandbox=chroot -o log_level=err
 """
 _KERNEL_ARGUMENTS = "console=ttyS0 quiet panic=-1 mitigations=off nokaslr no_timer_check random.trust_cpu=on"
-# The kernel kills the children when this process ends.
-_DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 
 
-def run(kernel: Kernel, initramfs: bytes, needed: Sequence[Path], time_limit: float) -> bytes:
+def guest(kernel: Kernel) -> Guest:
+    """Return a guest with a kernel of Debian."""
+    return Guest(KIND, kernel, ("virtio_pci", "virtiofs", "overlay"), "virtiofs", _run)
+
+
+def _run(kernel: Kernel, initramfs: bytes, needed: Sequence[Path], time_limit: float) -> bytes:
     """Boot once, with the console on the terminal; return what the guest wrote to its second serial port.
 
     The guest sees this machine's root file system, and those of the ``needed`` paths.
@@ -46,7 +41,7 @@ def run(kernel: Kernel, initramfs: bytes, needed: Sequence[Path], time_limit: fl
         (folder / "initramfs").write_bytes(initramfs)
         report = folder / "report"
         with _share(folder, needed) as socket:
-            _emulate(_command(kernel, folder / "initramfs", socket, report), time_limit)
+            wait_for_end(_command(kernel, folder / "initramfs", socket, report), time_limit)
         return report.read_bytes()
 
 
@@ -54,8 +49,8 @@ def run(kernel: Kernel, initramfs: bytes, needed: Sequence[Path], time_limit: fl
 def _share(folder: Path, needed: Sequence[Path]) -> Iterator[Path]:
     """Serve the files read only at a socket. virtiofsd has no option for that, so it serves a read-only mount."""
     socket = folder / "socket"
-    script = ("sh", "-c", _SERVE_READ_ONLY, "sh", str(socket), *map(str, needed))
-    command = [*_DIE_WITH_PARENT, "unshare", "--mount", "--propagation", "private", *script]
+    script = ("sh", "-euc", _SERVE, "sh", str(socket), *map(str, needed))
+    command = [*DIE_WITH_PARENT, "unshare", "--mount", "--propagation", "private", *script]
     # virtiofsd reports the end of the machine as an error, so its log is printed only if it does not start.
     with (folder / "log").open("w+") as log, subprocess.Popen(command, stderr=log) as server:
         try:
@@ -97,18 +92,4 @@ def _command(kernel: Kernel, initramfs: Path, socket: Path, report: Path) -> lis
         *("-chardev", f"socket,id=share,path={socket}", "-device", "vhost-user-fs-pci,chardev=share,tag=host"),
     )
     named = (word for name, value in settings.items() for word in (f"-{name}", value))
-    return [*_DIE_WITH_PARENT, "qemu-system-x86_64", *named, *flags, *serial, *shared]
-
-
-def _emulate(command: list[str], time_limit: float) -> None:
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL) as machine:
-        try:
-            status = machine.wait(time_limit)
-        except subprocess.TimeoutExpired:
-            msg = f"the guest was stopped after {time_limit:.0f} s"
-            raise VmError(msg) from None
-        finally:
-            machine.kill()
-    if status != 0:
-        msg = f"qemu failed with status {status}"
-        raise VmError(msg)
+    return [*DIE_WITH_PARENT, "qemu-system-x86_64", *named, *flags, *serial, *shared]
