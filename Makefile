@@ -19,7 +19,7 @@ help:
 	@echo 'make explore       run property tests with random examples; ROUNDS=10 repeats them'
 	@echo 'make mutants       change rule sets in over 1 000 ways and check that knft diff finds each change; CLUSTERS=3'
 	@echo 'make mutate        change the source in 2 000 places, one at a time, and list what no unit test notices (an hour)'
-	@echo 'make test-vm       run scenarios, sticky Services and IPVS on the kernels of Debian 12 (6.1) and 13 (6.12), in a virtual machine (as root)'
+	@echo 'make test-vm       run scenarios, sticky Services and IPVS on Linux 6.1 and 6.12, in guests of this machine (as root)'
 	@echo 'make test-trixie   run the tests that load rules with libnftables of Debian 13, and some with its Python packages (as root)'
 	@echo 'make test-cluster  run knft against a real etcd and kube-apiserver, built once from Go modules; ARGS selects test files'
 	@echo 'make test-parity   run knft beside the real kube-proxy in random clusters, and compare packets, rules, metrics, health and conntrack; ARGS="--seed 7"'

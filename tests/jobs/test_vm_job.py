@@ -1,18 +1,21 @@
-"""The parts of ``make test-vm`` that need no virtual machine."""
+"""The parts of ``make test-vm`` that need no guest."""
 
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from tests.support.scenario import read_scenarios
-from tests.vm import user_mode
-from tests.vm.errors import VmError
+from tests.vm import initramfs, kernel, machine, user_mode, user_mode_kernel
+from tests.vm.__main__ import choose_guest
+from tests.vm.errors import UnsupportedHereError, VmError
 from tests.vm.initramfs import Entry, archive
 from tests.vm.kernel import Kernel
 from tests.vm.report import parse
-from tests.vm.test_old_kernel_packets import TRACED
-from tests.vm.user_mode_kernel import UserModeKernel, check_options
+from tests.vm.test_old_kernel_packets import is_traced
+from tests.vm.user_mode_kernel import CONFIG, UserModeKernel, check_debian_has_options, check_options
 
 
 def _report(release: str = "6.1.0-56-cloud-amd64", status: int = 0, **counts: int) -> bytes:
@@ -85,13 +88,35 @@ def test_archive_has_the_newc_format() -> None:
     assert len(written) % 4 == 0
 
 
-def test_program_that_does_not_boot_is_refused(tmp_path: Path) -> None:
-    """Then qemu is used."""
+def test_program_that_does_not_boot_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any reason counts: here the program is no kernel."""
+    monkeypatch.setattr(initramfs, "that_powers_off", bytes)
     program = tmp_path / "linux"
     program.write_text("#!/bin/sh\necho cannot trace processes\nexit 1\n")
     program.chmod(0o755)
-    with pytest.raises(VmError, match="cannot run here: cannot trace processes"):
+    with pytest.raises(UnsupportedHereError, match=r"cannot run here: .*cannot trace processes"):
         user_mode.guest(UserModeKernel(tmp_path, "6.1.0"))
+
+
+def test_qemu_is_used_only_if_user_mode_linux_cannot_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it cannot be built, the job fails."""
+    debian = Kernel(tmp_path, "6.1.0")
+    debian.config.parent.mkdir()
+    debian.config.write_text(CONFIG.read_text())
+    monkeypatch.setattr(kernel, "fetch", lambda _: debian)
+    monkeypatch.setattr(user_mode_kernel, "fetch", lambda: UserModeKernel(tmp_path, "6.1.0"))
+    monkeypatch.setattr(user_mode, "guest", _raise(UnsupportedHereError("no ptrace")))
+    assert choose_guest(kernel.DEBIAN12) == machine.guest(debian)
+    monkeypatch.setattr(user_mode_kernel, "fetch", _raise(VmError("no source")))
+    with pytest.raises(VmError, match="no source"):
+        choose_guest(kernel.DEBIAN12)
+
+
+def _raise(error: VmError) -> Callable[..., NoReturn]:
+    def fail(*_: object) -> NoReturn:
+        raise error
+
+    return fail
 
 
 def test_option_that_is_off_is_named(tmp_path: Path) -> None:
@@ -104,5 +129,20 @@ def test_option_that_is_off_is_named(tmp_path: Path) -> None:
     check_options(wanted, written)
 
 
-def test_a_sixth_of_the_scenarios_is_traced_under_qemu() -> None:
-    assert 1 <= len(TRACED) == (len(read_scenarios()) + 5) // 6
+def test_option_that_debian_does_not_have_is_named(tmp_path: Path) -> None:
+    """Options outside the network may differ, and whether a module is built in."""
+    wanted, debian = tmp_path / "wanted", tmp_path / "debian"
+    wanted.write_text("CONFIG_HOSTFS=y\nCONFIG_NFT_CT=m\nCONFIG_IP_VS=m\n")
+    debian.write_text("CONFIG_NFT_CT=y\n# CONFIG_IP_VS is not set\n")
+    with pytest.raises(VmError, match=r"not have: IP_VS$"):
+        check_debian_has_options(wanted, debian)
+    debian.write_text("CONFIG_NFT_CT=y\nCONFIG_IP_VS=m\n")
+    check_debian_has_options(wanted, debian)
+
+
+def test_only_under_qemu_a_part_of_the_scenarios_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenarios = read_scenarios()
+    monkeypatch.setenv("KNFT_GUEST", user_mode.KIND)
+    assert all(map(is_traced, scenarios))
+    monkeypatch.setenv("KNFT_GUEST", machine.KIND)
+    assert 0 < sum(map(is_traced, scenarios)) < len(scenarios) / 5

@@ -1,4 +1,4 @@
-"""``python -m tests.vm [PYTEST OPTIONS]`` boots the virtual machine with each kernel, runs tests and reports them."""
+"""``python -m tests.vm [PYTEST OPTIONS]`` boots a guest with each kernel, runs tests in it and reports them."""
 
 import shlex
 import subprocess
@@ -10,7 +10,7 @@ from pathlib import Path
 from deploy.programs.build import Programs, programs
 from deploy.programs.errors import SetupError
 from tests.vm import initramfs, kernel, machine, report, user_mode, user_mode_kernel
-from tests.vm.errors import VmError
+from tests.vm.errors import UnsupportedHereError, VmError
 from tests.vm.guest import Guest
 
 TESTS: Mapping[kernel.Series, Sequence[str]] = {
@@ -57,20 +57,22 @@ def _main() -> None:
     sys.exit("\n".join(f"test-vm: {message}" for message in messages) or 0)
 
 
-def _guest(series: kernel.Series) -> Guest:
+def choose_guest(series: kernel.Series) -> Guest:
     """Return user-mode Linux for Debian 12's kernel, if it runs here: it is faster. Otherwise qemu runs the kernel."""
+    debian = kernel.fetch(series)
     if series == kernel.DEBIAN12:
+        user_mode_kernel.check_debian_has_options(user_mode_kernel.CONFIG, debian.config)
         try:
             return user_mode.guest(user_mode_kernel.fetch())
-        except VmError as error:
+        except UnsupportedHereError as error:
             print(f"test-vm: {error}\ntest-vm: qemu runs kernel {series.version}, three times slower", flush=True)
-    return machine.guest(kernel.fetch(series))
+    return machine.guest(debian)
 
 
 def _test(series: kernel.Series, tests: Sequence[str], built: Programs) -> Iterator[str]:
     """Run tests on a kernel; yield the reasons why they have failed."""
     started = time.monotonic()
-    guest = _guest(series)
+    guest = choose_guest(series)
     left_out = LEFT_OUT_UNDER_QEMU if guest.kind == machine.KIND else ()
     command = [sys.executable, "-m", "pytest", *tests, *left_out, *sys.argv[1:]]
     _prepare(command)
@@ -78,12 +80,14 @@ def _test(series: kernel.Series, tests: Sequence[str], built: Programs) -> Itera
     guest_command = ["env", f"KUBE_PROXY={built.path('kube-proxy')}", *command, "-q", "--color", color]
     result = _run(guest, guest_command, built.folder)
     elapsed = time.monotonic() - started
-    print(f"test-vm: {result.tests} tests on kernel {result.release}, {elapsed:.0f} s in all", flush=True)
+    print(
+        f"test-vm: {result.tests} tests on kernel {result.release} ({guest.kind}), {elapsed:.0f} s in all", flush=True
+    )
     yield from result.failure_messages(series.version)
 
 
 def _prepare(command: list[str]) -> None:
-    """Compile knft here, because the guest is 15 times slower, and fail early if the tests cannot be imported."""
+    """Compile knft here, because guests are slower, and fail early if the tests cannot be imported."""
     subprocess.run([sys.executable, "-m", "compileall", "-q", CHECKOUT / "knft"], check=True)
     done = subprocess.run(
         [*command, "--collect-only", "-qq"], cwd=CHECKOUT, capture_output=True, text=True, check=False

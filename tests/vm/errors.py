@@ -1,5 +1,9 @@
-"""VmError, raised if the virtual machine fails before its tests have a result."""
+"""Errors of the guests before their tests have a result."""
 
 
 class VmError(Exception):
-    """The virtual machine cannot be started, or did not finish; the message is printed."""
+    """A guest cannot be started, or did not finish; the message is printed."""
+
+
+class UnsupportedHereError(VmError):
+    """This machine does not let user-mode Linux run; qemu may be used instead."""

@@ -1,6 +1,6 @@
-# Process 1 of the guest after init.sh: run $COMMAND in $CHECKOUT, write the report for verdict.py to the second serial
+# Process 1 of the guest after init.sh: run $COMMAND in $CHECKOUT, write the report for report.py to the second serial
 # port, and power off.
-# The tests need no plugin of pytest, and importing plugins takes 10 s here.
+# The tests need no plugin of pytest, and importing plugins takes 10 s under qemu.
 export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
 # Tests that change the machine run only here.
 export KNFT_GUEST="$GUEST"

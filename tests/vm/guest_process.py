@@ -23,6 +23,8 @@ and /dev, and other file systems are bound only if a needed path is on one.
 """
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 """The beginning of a command that the kernel kills when this process ends."""
+OWN_PROCESSES = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private")
+"""The beginning of a command that has its own mounts, and whose processes all end with it."""
 
 
 def wait_for_end(command: Sequence[str], time_limit: float) -> None:

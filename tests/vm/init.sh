@@ -1,7 +1,7 @@
 #!/bin/busybox sh
 # The init of the initramfs: mount the host's root file system, an overlay in memory and the kernel's modules, and
 # execute guest.sh there. It stays process 1, so that the kernel's modprobe uses the new root too. An error ends it, and
-# the machine with it (panic=-1).
+# the machine with it (panic=-1; user-mode Linux aborts).
 set -eu
 busybox=/bin/busybox
 $busybox mount -t proc proc /proc

@@ -49,6 +49,11 @@ class Kernel:
         return self.tree / "boot" / f"vmlinuz-{self.release}"
 
     @property
+    def config(self) -> Path:
+        """The options with which it was built."""
+        return self.tree / "boot" / f"config-{self.release}"
+
+    @property
     def all_modules(self) -> Path:
         """The directory to mount at ``/lib/modules`` in the guest."""
         return self.tree / "lib" / "modules"

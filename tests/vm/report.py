@@ -1,4 +1,4 @@
-"""Parses the guest's report: qemu always exits with 0, whatever happened in the guest.
+"""Parses the guest's report: a guest's process exits with 0, whatever its tests did.
 
 The report is a line with the kernel's release and pytest's exit status, followed by pytest's JUnit XML.
 """

@@ -72,8 +72,14 @@ def _frontends(client: str) -> list[Frontend]:
     return [frontend for frontend in frontends(client) if frontend.service.name == CHANGED]
 
 
-def _servers(node: Namespace) -> int:
-    return node.run(["cat", "/proc/net/ip_vs"]).stdout.count(" -> ") - 1
+def _all_have_destinations(node: Namespace) -> bool:
+    """Tell whether there are virtual servers, and each has a destination."""
+    # Three lines of head; a destination's line begins with "  -> ", a virtual server's with its protocol.
+    lines = node.run(["cat", "/proc/net/ip_vs"]).stdout.splitlines()[3:]
+    following = [*lines[1:], ""]
+    return bool(lines) and all(
+        line.startswith("  ->") or after.startswith("  ->") for line, after in zip(lines, following, strict=True)
+    )
 
 
 @contextmanager
@@ -114,7 +120,8 @@ class _IpvsNode:
         command += ["-v=2", _LOG_DELETED_ENTRIES]
         with self._log.open("a") as output:
             self._proxy = self.namespace.popen(command, stdout=output, stderr=output)
-        # The time of the last sync is in the metrics of each family that has synced.
+        # The metrics have the time of the last sync of each family that has synced. On a busy machine, virtual servers
+        # of a later sync had no destinations yet.
         wait_until(self._has_synced, "kube-proxy does not sync", self._check, interval=0.5, timeout=1200.0)
 
     def _has_synced(self) -> bool:
@@ -124,7 +131,7 @@ class _IpvsNode:
             except urllib3.exceptions.HTTPError:
                 return False
         found = [line.split()[1] for line in text.splitlines() if line.startswith(_LAST_SYNC)]
-        return len(found) == 2 and all(map(float, found)) and _servers(self.namespace) > 0
+        return len(found) == 2 and all(map(float, found)) and _all_have_destinations(self.namespace)
 
     def _check(self) -> None:
         assert self._proxy.poll() is None, self._log.read_text()

@@ -20,10 +20,11 @@ from tests.vm import machine
 pytestmark = pytest.mark.kernel
 
 TRACED = frozenset(scenario.name for scenario in read_scenarios()[::6])
-"""The scenarios whose packets are traced under qemu too, through the rules that the kernel lists."""
+"""The names of the scenarios that are traced even under qemu."""
 
 
-def _is_traced(scenario: Scenario) -> bool:
+def is_traced(scenario: Scenario) -> bool:
+    """Tell whether the packets of a scenario are traced too, through the rules that the kernel lists."""
     return os.environ.get("KNFT_GUEST") != machine.KIND or scenario.name in TRACED
 
 
@@ -31,7 +32,7 @@ def _is_traced(scenario: Scenario) -> bool:
 def runner(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScenarioRunner]:
     with (
         closing(NftablesInProcess(lab.host("node").namespace)) as mode,
-        scenario_runner(lab, tmp_path_factory.mktemp("manifests"), mode, _is_traced) as runner,
+        scenario_runner(lab, tmp_path_factory.mktemp("manifests"), mode, is_traced) as runner,
     ):
         yield runner
 
