@@ -46,12 +46,15 @@ VERSIONS = {
 
 def version(*command: str, environment: dict[str, str] | None = None) -> Any:
     """Return the output of ``knft version -o json``, run in a folder that has no knft."""
+    return validated("version", printed_version(*command, "version", "-o", "json", environment=environment))
+
+
+def printed_version(*command: str, environment: dict[str, str] | None = None) -> str:
+    """Return what a command prints in a folder that has no knft, without the caller's PYTHONPATH."""
     variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | (environment or {})
-    done = subprocess.run(
-        [*command, "version", "-o", "json"], capture_output=True, text=True, check=True, env=variables, cwd="/"
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=variables, cwd="/")
     assert done.stderr == ""
-    return validated("version", done.stdout)
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -130,9 +133,7 @@ def test_wheel_of_pip(wheel_environment: Path) -> None:
     found = version(str(wheel_environment / "bin/knft"))["installation"]
     location = str(site_packages(wheel_environment))
     assert found == {"method": "wheel", "installer": "pip", "location": location}
-    text = subprocess.run(
-        [wheel_environment / "bin/knft", "version"], capture_output=True, text=True, check=True
-    ).stdout
+    text = printed_version(str(wheel_environment / "bin/knft"), "version")
     assert text.splitlines()[:2] == [f"knft {__version__}", f"installed: wheel, by pip, in {location}"]
 
 
