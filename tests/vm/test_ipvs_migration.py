@@ -120,8 +120,8 @@ class _IpvsNode:
         command += ["-v=2", _LOG_DELETED_ENTRIES]
         with self._log.open("a") as output:
             self._proxy = self.namespace.popen(command, stdout=output, stderr=output)
-        # The metrics have the time of the last sync of each family that has synced. On a busy machine, virtual servers
-        # of a later sync had no destinations yet.
+        # The metrics have the time of the last sync of each family that has synced. Once, on a busy machine, a virtual
+        # server had no destination then.
         wait_until(self._has_synced, "kube-proxy does not sync", self._check, interval=0.5, timeout=1200.0)
 
     def _has_synced(self) -> bool:
