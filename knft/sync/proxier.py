@@ -332,6 +332,9 @@ class Proxier:
             except KernelError as refusal:
                 if isinstance(refusal, LibraryDiedError):
                     self._table.ensure_working()
+                # It may have been committed nevertheless: then elements have moved between sets.
+                snapshot = self._read_table(invalidation.merged_with(Invalidation(declarations=True)), now)
+                previous = _with_listing(previous, snapshot)
                 self._commit_with_bisect(snapshot, refusal, previous, now)
         return previous
 

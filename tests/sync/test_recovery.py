@@ -58,6 +58,29 @@ def test_no_change_is_lost_while_all_commits_are_refused(namespace: Namespace) -
     assert contents_of_fresh_start(harness) == harness.listing().contents
 
 
+def test_address_returns_to_its_service_after_a_full_sync_of_uncertain_outcome(namespace: Namespace) -> None:
+    """A full sync whose commit is in force but reported as failed moves an address from one set to another.
+
+    A random history found this: Service ports were then committed one by one, relying on the table as it was before.
+    The element of the Service that had lost the address was taken to be still there, and was not added later.
+    """
+    external = "203.0.113.4"
+    harness = KernelHarness(namespace)
+    harness.apply(service("loser", 30, externalIPs=[external]))
+    harness.sync()
+    before = harness.listing().contents
+    taker = service("earlier", 31, externalIPs=[external])
+    checked = harness.checked_tables[Family.IPV4]
+    checked.refused_commits = checked.refused_reads = checked.misreported_commits = 1
+    harness.apply(taker, *slices("earlier", [15]))
+    assert harness.sync()[Family.IPV4].quarantined == {}
+    assert contents_of_fresh_start(harness) == harness.listing().contents != before
+    taker["metadata"]["labels"] = {"service.kubernetes.io/service-proxy-name": "other"}
+    harness.apply(taker)
+    assert not harness.sync()[Family.IPV4].is_full
+    assert harness.listing().contents == before
+
+
 def test_bug_in_one_sync_stops_neither_daemon_nor_other_family(
     namespace: Namespace, caplog: pytest.LogCaptureFixture
 ) -> None:
