@@ -318,28 +318,42 @@ class Proxier:
     def _commit_full(self, invalidation: Invalidation, previous: PreviousContents, now: float) -> PreviousContents:
         """Commit the differences to the table as read back; return ``previous`` with what was read."""
         try:
-            snapshot = self._read_table(invalidation, now)
-            previous = _with_listing(previous, snapshot)
+            snapshot, previous = self._read_table(invalidation, previous, now)
             self._commit(snapshot, previous, now)
         except KernelError:
             # The table may have changed since it was read, libnftables crashed, or a set has another type: read again.
-            snapshot = self._read_table(invalidation.merged_with(Invalidation(declarations=True)), now)
-            previous = _with_listing(previous, snapshot)
-            try:
-                self._commit(snapshot, previous, now)
-            except TableOwnedError:
-                raise
-            except KernelError as refusal:
-                if isinstance(refusal, LibraryDiedError):
-                    self._table.ensure_working()
-                # It may have been committed nevertheless: then elements have moved between sets.
-                snapshot = self._read_table(invalidation.merged_with(Invalidation(declarations=True)), now)
-                previous = _with_listing(previous, snapshot)
-                self._commit_with_bisect(snapshot, refusal, previous, now)
+            invalidation = invalidation.merged_with(Invalidation(declarations=True))
+        else:
+            return previous
+        snapshot, previous = self._read_table(invalidation, previous, now)
+        try:
+            self._commit(snapshot, previous, now)
+        except TableOwnedError:
+            raise
+        except KernelError as error:
+            if isinstance(error, LibraryDiedError):
+                self._table.ensure_working()
+            refusal = error
+            # The frames refer to all that was rendered.
+            refusal.__traceback__ = refusal.__context__ = None
+        else:
+            return previous
+        # It may have been committed nevertheless: then elements have moved between sets and maps.
+        snapshot, previous = self._read_table(invalidation, previous, now)
+        self._commit_with_bisect(snapshot, refusal, previous, now)
         return previous
 
-    def _read_table(self, invalidation: Invalidation, now: float) -> TableSnapshot:
-        """Read the table back and return it as a snapshot."""
+    def _read_table(
+        self, invalidation: Invalidation, previous: PreviousContents, now: float
+    ) -> tuple[TableSnapshot, PreviousContents]:
+        """Read the table back; return it as a snapshot, and ``previous`` with it."""
+        snapshot = self._read_snapshot(invalidation, now)
+        if snapshot.listing is None:
+            return snapshot, previous
+        found = structs.replace(previous, found=snapshot.listing.contents, claimed=snapshot.programmed)
+        return snapshot, found
+
+    def _read_snapshot(self, invalidation: Invalidation, now: float) -> TableSnapshot:
         self._writer.has_unrecorded_endpoints = False
         quarantined = self._quarantine.names()
         names = [name for name in self.state.service_ports() if name not in quarantined]
@@ -403,12 +417,14 @@ class Proxier:
         def commit(batch: Sequence[ServicePortName]) -> None:
             # The contents of those that were quarantined, or of all after a refusal, are not recorded as theirs.
             snapshot = structs.replace(self._partial_snapshot(frozenset(batch)), found_arrays=found_arrays)
-            self._commit(snapshot, previous, now)
+            try:
+                self._commit(snapshot, previous, now)
+            except UnavailableError:
+                self.invalidate(Invalidation())  # It may have been committed nevertheless.
+                raise
 
         for name, error in bisect(names, commit).items():
             self._quarantine_service_port(name, str(error), previous, now)
-            if isinstance(error, UnavailableError):
-                self.invalidate(Invalidation())  # It may have been committed nevertheless.
         if self._writer.has_unrecorded_endpoints:
             # Those of quarantined Service ports; the next sync finds and removes them.
             self._writer.has_unrecorded_endpoints = False
@@ -476,9 +492,3 @@ class Proxier:
     def _release_from_quarantine(self, owners: Collection[Owner]) -> None:
         self._quarantine.release(owners)
         self._last_known = {name: last for name, last in self._last_known.items() if name in self._quarantine}
-
-
-def _with_listing(previous: PreviousContents, snapshot: TableSnapshot) -> PreviousContents:
-    if snapshot.listing is None:
-        return previous
-    return structs.replace(previous, found=snapshot.listing.contents, claimed=snapshot.programmed)

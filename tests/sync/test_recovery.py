@@ -58,10 +58,13 @@ def test_no_change_is_lost_while_all_commits_are_refused(namespace: Namespace) -
     assert contents_of_fresh_start(harness) == harness.listing().contents
 
 
-def test_address_returns_to_its_service_after_a_full_sync_of_uncertain_outcome(namespace: Namespace) -> None:
-    """A full sync whose commit is in force but reported as failed moves an address from one set to another.
+@pytest.mark.parametrize("failure", ["misreported_commits", "crashes_after_commit"])
+def test_address_returns_to_its_service_after_a_full_sync_of_uncertain_outcome(
+    namespace: Namespace, failure: str
+) -> None:
+    """A full sync moves an address from one map to another; its commit is in force, but reported as failed.
 
-    A random history found this: Service ports were then committed one by one, relying on the table as it was before.
+    A random history found this: Service ports were then committed by bisection, relying on the table as it was before.
     The element of the Service that had lost the address was taken to be still there, and was not added later.
     """
     external = "203.0.113.4"
@@ -69,14 +72,16 @@ def test_address_returns_to_its_service_after_a_full_sync_of_uncertain_outcome(n
     harness.apply(service("loser", 30, externalIPs=[external]))
     harness.sync()
     before = harness.listing().contents
-    taker = service("earlier", 31, externalIPs=[external])
-    checked = harness.checked_tables[Family.IPV4]
-    checked.refused_commits = checked.refused_reads = checked.misreported_commits = 1
-    harness.apply(taker, *slices("earlier", [15]))
-    assert harness.sync()[Family.IPV4].quarantined == {}
+    checked, reads = harness.checked_tables[Family.IPV4], harness.checked_tables[Family.IPV4].reads
+    # The partial commit is refused, then the read of the full sync; the commit after the second read is in force.
+    checked.refused_commits = checked.refused_reads = 1
+    setattr(checked, failure, 1)
+    harness.apply(service("earlier", 31, externalIPs=[external]), *slices("earlier", [15]))
+    report = harness.sync()[Family.IPV4]
+    assert (report.quarantined, report.orphan_error, checked.reads - reads) == ({}, "", 3)
+    assert (checked.refused_commits, checked.refused_reads, getattr(checked, failure)) == (0, 0, 0)
     assert contents_of_fresh_start(harness) == harness.listing().contents != before
-    taker["metadata"]["labels"] = {"service.kubernetes.io/service-proxy-name": "other"}
-    harness.apply(taker)
+    harness.delete("Service", "earlier")
     assert not harness.sync()[Family.IPV4].is_full
     assert harness.listing().contents == before
 
