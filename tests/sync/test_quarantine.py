@@ -267,6 +267,27 @@ def test_service_port_that_crashes_the_library_is_quarantined(namespace: Namespa
     assert _served(harness) == set(range(1, SERVICE_COUNT + 1)) - {7}
 
 
+def test_batch_that_was_committed_before_libnftables_died_is_followed_by_a_full_sync(namespace: Namespace) -> None:
+    """The change of one of its Service ports is refused alone, because it is in force already."""
+    clock = FakeClock()
+    harness = KernelHarness(namespace, clock=clock)
+    harness.apply(service("a", 1), *slices("a", [1, 2]), service("b", 2), *slices("b", [3, 4]))
+    harness.sync()
+    checked = harness.checked_tables[Family.IPV4]
+    # The partial commit and those of the full sync are refused; the next one that is not empty is the batch of both.
+    checked.refused_commits, checked.crashes_after_commit = 3, 1
+    harness.apply(*slices("a", [1]), *slices("b", [3, 4, 5]))
+    report = harness.proxiers[Family.IPV4].sync()
+    assert {str(name): "No such file" in reason for name, reason in report.quarantined.items()} == {
+        "default/a:http": True
+    }
+    assert harness.proxiers[Family.IPV4].is_full_sync_planned
+    harness.sync()
+    clock.now += PAUSE
+    assert harness.sync()[Family.IPV4].quarantined == {}
+    assert contents_of_fresh_start(harness) == harness.listing().contents
+
+
 def test_state_is_correct_after_table_replacement(namespace: Namespace) -> None:
     """A Service port is quarantined, then even the base rules are refused: knft replaces the table."""
     clock = FakeClock()
