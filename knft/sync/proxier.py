@@ -334,7 +334,7 @@ class Proxier:
             if isinstance(error, LibraryDiedError):
                 self._table.ensure_working()
             refusal = error
-            # The frames refer to all that was rendered.
+            # Its traceback would keep all that was rendered in memory.
             refusal.__traceback__ = refusal.__context__ = None
         else:
             return previous
