@@ -15,9 +15,10 @@ from tests.bench.record import ENDED, Record
 from tests.bench.results import Results
 from tests.cluster.bench.address_search import AddressSearch
 from tests.cluster.bench.commit_watch import CommitWatch
-from tests.cluster.bench.connections import Connections
+from tests.cluster.bench.connections import ConnectionFailedError, Connections
 from tests.cluster.bench.document import PERFORMANCE, README, documents, recorded
 from tests.cluster.bench.endpoints import ENDPOINT_NETWORKS, EndpointNumbers, spread
+from tests.cluster.bench.evidence import kernel_state
 from tests.cluster.bench.figures import CHANGE, CHANGE_CPU, LOAD, START, START_CPU, Figure, p99
 from tests.cluster.bench.proxy_names import IPTABLES, KNFT, LEGACY, NFTABLES, PROXY_NAMES, default_proxies
 from tests.cluster.bench.sizes import Repetitions, Size, size_named
@@ -186,6 +187,25 @@ def test_connection_with_a_translated_port_is_recognized() -> None:
         with Connections(namespace, namespace) as connections:
             assert connections.endpoint(address(5), TARGET_PORT, 30.0) == 5
             assert len(connections.dial([(address(6), TARGET_PORT)])) == 1
+
+
+@pytest.mark.kernel
+def test_refused_connection_is_reported_with_its_frontend_and_leaves_evidence() -> None:
+    """A frontend is named, and the rule and the conntrack entry that refuse it are in the evidence."""
+    with closing(Namespace.create("refused")) as namespace:
+        with netlink(namespace) as link:
+            link.up("lo")
+            link.add_local_networks(ENDPOINT_NETWORKS)
+        chain = "add chain ip x c { type filter hook output priority 0; }"
+        rules = f"ip daddr {address(6)} ct state new reject with tcp reset"
+        namespace.run(["nft", "-f", "-"], stdin=f"add table ip x\n{chain}\nadd rule ip x c {rules}")
+        with Connections(namespace, namespace) as connections:
+            assert len(connections.dial([(address(5), TARGET_PORT)])) == 1
+            with pytest.raises(ConnectionFailedError, match=rf"^10\.128\.0\.6 port {TARGET_PORT}: Connection refused$"):
+                connections.dial([(address(5), TARGET_PORT), (address(6), TARGET_PORT)])
+        evidence = kernel_state(namespace)
+    assert rules in evidence
+    assert f"dst={address(5)}" in evidence
 
 
 @pytest.mark.parametrize("numbers", [[2688], [2688, 2689, 2700], [5, 70000]])

@@ -1,6 +1,7 @@
 """``python -m tests.cluster.bench`` measures all proxies at all sizes, and writes JSON, a table and a plot.
 
-If the run is interrupted, it still writes all results so far.
+If the run is interrupted, it still writes all results so far. It fails if knft could not be measured completely. If a
+connection fails, the rules and conntrack entries are kept beside the results.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from tests.cluster.bench.document import RESULTS_FILE
 from tests.cluster.bench.measure_proxy import ProxyMeasurement
 from tests.cluster.bench.plot import plot
 from tests.cluster.bench.proxies import PROXIES
-from tests.cluster.bench.proxy_names import default_proxies
+from tests.cluster.bench.proxy_names import KNFT, default_proxies
 from tests.cluster.bench.sizes import QUICK, BenchPlan, Size, size_named
 from tests.cluster.bench.table import markdown
 from tests.cluster.bench.testbed import testbed
@@ -45,12 +46,17 @@ def main() -> None:
     machine = describe() | {"Kubernetes": release}
     records: list[Record] = []
     try:
-        for record in _measure(sizes, [_PROXY_CHOICES[word] for word in arguments.only or ()], _plan(arguments)):
+        for record in _measure(sizes, arguments):
             records.append(record)
             _write_json(Results(machine, tuple(records)), arguments.results)
     except KeyboardInterrupt:
         print("bench-cluster: interrupted; the results so far are written", flush=True)
-    _write_all(Results(machine | load_at_end(), tuple(records)), arguments.results)
+    results = Results(machine | load_at_end(), tuple(records))
+    _write_all(results, arguments.results)
+    problems = [
+        f"bench-cluster: knft, {size}: {note}" for size in results.shapes() if (note := results.note(KNFT, size))
+    ]
+    sys.exit("\n".join(problems) or 0)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -85,14 +91,15 @@ def _plan(arguments: argparse.Namespace) -> BenchPlan:
     return structs.replace(plan, ready_seconds=arguments.limit or plan.ready_seconds)
 
 
-def _measure(sizes: Sequence[Size], only: Sequence[str], plan: BenchPlan) -> Iterator[Record]:
+def _measure(sizes: Sequence[Size], arguments: argparse.Namespace) -> Iterator[Record]:
+    only, plan = [_PROXY_CHOICES[word] for word in arguments.only or ()], _plan(arguments)
     with testbed(sizes[0].endpoints) as bed:
         for size in sizes:
             with _reported(f"creating {size.name}"):
                 bed.fill(size)
             for name in only or default_proxies(size.services):
                 with _reported(f"{name}, {size.name}"):
-                    yield from ProxyMeasurement(bed, name, size.name, plan).records()
+                    yield from ProxyMeasurement(bed, name, size.name, plan, arguments.results).records()
 
 
 @contextmanager

@@ -18,6 +18,10 @@ _NUMBER_BYTES = 8
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
+class ConnectionFailedError(Exception):
+    """A connection failed, or reached a wrong endpoint, at a time when all rules were in force."""
+
+
 class Connections:
     """A client, and a server at the addresses of all endpoints, in this thread; a context manager."""
 
@@ -50,7 +54,10 @@ class Connections:
             return self._accept(dialling)
 
     def dial(self, frontends: Sequence[tuple[str, int]]) -> list[float]:
-        """Connect to each frontend; return the seconds that each connection took."""
+        """Connect to each frontend; return the seconds that each connection took.
+
+        A frontend that refuses or does not answer is a ConnectionFailedError.
+        """
         with self._client.entered():
             return [self._dial(frontend) for frontend in frontends]
 
@@ -59,7 +66,11 @@ class Connections:
             dialling.settimeout(_TIMEOUT)
             dialling.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             started = time.perf_counter()
-            dialling.connect(frontend)
+            try:
+                dialling.connect(frontend)
+            except OSError as error:
+                msg = f"{frontend[0]} port {frontend[1]}: {error.strerror or error}"
+                raise ConnectionFailedError(msg) from error
             seconds = time.perf_counter() - started
             self._accept(dialling)
             return seconds

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from statistics import median
 
 import urllib3
@@ -10,7 +11,9 @@ import urllib3
 from tests.bench.measure import percentile
 from tests.bench.process_tree import cpu_seconds, is_busy, pss_mib, resident_mib
 from tests.bench.record import ENDED, Record
+from tests.cluster.bench.connections import ConnectionFailedError
 from tests.cluster.bench.endpoints import spread
+from tests.cluster.bench.evidence import kernel_state
 from tests.cluster.bench.figures import BULK, CHANGE, CONNECTION, IDLE, LOAD, MEMORY, RESTART, START
 from tests.cluster.bench.proxies import PROXIES
 from tests.cluster.bench.sizes import BenchPlan, Repetitions
@@ -30,9 +33,9 @@ _IDLE_SECONDS = 10
 class ProxyMeasurement:
     """The measurements of one proxy; they are taken while it runs on the testbed's node."""
 
-    def __init__(self, testbed: Testbed, name: str, shape: str, plan: BenchPlan) -> None:
-        """Start nothing yet; ``shape`` is the name of the size."""
-        self._testbed, self._plan = testbed, plan
+    def __init__(self, testbed: Testbed, name: str, shape: str, plan: BenchPlan, results: Path) -> None:
+        """Start nothing yet; ``shape`` is the name of the size, and ``results`` the folder for evidence."""
+        self._testbed, self._plan, self._results = testbed, plan, results
         self._name, self._shape = name, shape
         folder = testbed.folder / f"{name}-{shape}".replace(" ", "-")
         self._process: ServerProcess = PROXIES[name].process(testbed.cluster, folder)
@@ -45,7 +48,7 @@ class ProxyMeasurement:
     def records(self) -> Iterator[Record]:
         """Measure; yield a record for each sample. At the end no process and no rule is left.
 
-        A proxy that ends or that takes too long gets a record with the reason.
+        A proxy that ends, that takes too long or whose connections fail gets a record with the reason.
         """
         try:
             yield from self._records()
@@ -53,6 +56,8 @@ class ProxyMeasurement:
             # Of a proxy that has exited, the message ends with its log.
             first, *log = str(error).splitlines()
             yield Record(self._name, self._shape, ENDED, note=" ".join((first, *log[-1:])))
+        except ConnectionFailedError as error:
+            yield Record(self._name, self._shape, ENDED, note=f"{error}; evidence: {self._keep_evidence()}")
         finally:
             self._process.close()
             self._testbed.remove_rules()
@@ -71,6 +76,12 @@ class ProxyMeasurement:
         yield from self._repeated(RESTART, self._plan.restarts, self._restart)
         self._check_services()
         yield self._load()
+
+    def _keep_evidence(self) -> Path:
+        self._results.mkdir(parents=True, exist_ok=True)
+        file = self._results / f"{self._name}-{self._shape}-failed.txt".replace(" ", "-")
+        file.write_text(kernel_state(self._testbed.node))
+        return file
 
     def _repeated(self, measure: str, wanted: Repetitions, sample: Callable[[], dict[str, float]]) -> Iterator[Record]:
         started, samples = time.monotonic(), 0
@@ -112,6 +123,7 @@ class ProxyMeasurement:
         while not self._is_healthy():
             self._wait_further(started)
         ready, cpu = time.monotonic() - started, self._cpu()
+        self._testbed.forget_attempts()
         self._settle()
         return {"cpu_s": cpu, "ready_s": ready, "settled_cpu_s": self._cpu()}
 
@@ -182,7 +194,9 @@ class ProxyMeasurement:
 
     def _check_services(self) -> None:
         wrong = self._testbed.wrong_service()
-        assert wrong is None, f"Service number {wrong} is not answered by its endpoints"
+        if wrong is not None:
+            msg = f"Service number {wrong} is not answered by its endpoints"
+            raise ConnectionFailedError(msg)
 
     def _settle(self) -> None:
         """Wait until the proxy is idle; give up after a minute."""

@@ -86,6 +86,14 @@ class Testbed:
             found[1].extend(self.connections.dial(direct))
         return found
 
+    def forget_attempts(self) -> None:
+        """Delete the node's conntrack entries of connections that were tried before the rules were in force.
+
+        Such an entry has no translation and lasts for two minutes. A later connection from the same port would belong
+        to it, would not be translated either, and fail.
+        """
+        flush_conntrack(self.node)
+
     def remove_rules(self) -> None:
         """Delete all rules and conntrack entries of the node; no proxy may be running."""
         self.node.run(["nft", "flush", "ruleset"])
