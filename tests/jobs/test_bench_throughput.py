@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cluster.bench.proxy_names import IPTABLES, KNFT, NFTABLES
-from tests.cluster.bench.throughput import interval, shortfalls
+from tests.cluster.bench.throughput import KINDS, interval, shortfalls
 
 KUBE_PROXY = [10.0, 10.2, 9.8, 10.1, 9.9]
 
@@ -27,3 +27,17 @@ def test_interval_below_that_of_a_mode_of_kube_proxy_is_a_shortfall(slower_than:
 def test_overlapping_intervals_and_faster_ones_are_no_shortfall(difference: float) -> None:
     own = [value + difference for value in KUBE_PROXY]
     assert not list(shortfalls({"NodePort": {KNFT: own, NFTABLES: KUBE_PROXY, IPTABLES: KUBE_PROXY}}))
+
+
+def test_each_kind_has_its_unit() -> None:
+    """iperf3 reports bits of TCP data, and packets of UDP."""
+    end = {
+        "sum_received": {"bits_per_second": 76e6 * 8},
+        "sum": {"packets": 500_000, "lost_packets": 100_000, "seconds": 2.0},
+    }
+    assert {kind.label: (kind.unit, kind.value(end)) for kind in KINDS} == {
+        "TCP": ("Gbit/s", 0.608),
+        "TCP segments of 88 bytes": ("1 000 packets/s", 1000.0),
+        "UDP, 64 bytes": ("1 000 packets/s", 200.0),
+        "UDP, 1400 bytes": ("1 000 packets/s", 200.0),
+    }

@@ -1,15 +1,17 @@
 """``python -m tests.cluster.bench.throughput`` measures established connections through each proxy, with iperf3.
 
 A pod on the node sends to the cluster IP, a client outside the cluster to a NodePort and to a load balancer IP, each
-with one stream and with many; the endpoint is on another node. TCP is measured in Gbit/s, UDP in thousands of received
-packets a second. "No proxy" is the endpoint's own address. All proxies are measured in turn, in several rounds and in
-random order. It fails if the 95 % confidence interval of knft's mean is below that of kube-proxy.
+with one stream and with many; the endpoint is on another node. TCP is measured in Gbit/s, and in thousands of packets a
+second if each has one small segment; UDP in thousands of received packets a second, small and large ones. "No proxy" is
+the endpoint's own address. All proxies are measured in turn, in several rounds and in random order. It fails if the
+95 % confidence interval of knft's mean is below that of kube-proxy.
 """
 
 import argparse
 import itertools
 import json
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -50,18 +52,54 @@ _T_95 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """Student's t for 95 %, two-sided, with 1 to 9 degrees of freedom."""
 
 
+_SEGMENT, _TIMESTAMPS = 88, 12
+"""Bytes of the smallest maximum segment that the kernel accepts, and of the options in each segment."""
+_NO_LIMIT = 65535
+"""The segments in a packet by default (GSO_MAX_SEGS)."""
+
+
+class Kind(Struct, frozen=True):
+    """What is sent: iperf3's options, and the largest number of TCP segments in a packet.
+
+    ``segment`` is the length of the data of a TCP segment if packets are counted. All UDP packets are counted.
+    """
+
+    label: str
+    unit: str
+    options: tuple[str, ...] = ()
+    segments: int = _NO_LIMIT
+    segment: int = 0
+
+    def value(self, end: dict[str, Any]) -> float:
+        """Return Gbit/s, or thousands of received packets a second, from the end of iperf3's report."""
+        if "-u" in self.options:
+            total = end["sum"]
+            return float(total["packets"] - total["lost_packets"]) / float(total["seconds"]) / 1e3
+        bits_a_second = float(end["sum_received"]["bits_per_second"])
+        return bits_a_second / 8 / self.segment / 1e3 if self.segment else bits_a_second / 1e9
+
+
+_PACKETS = "1 000 packets/s"
+KINDS = (
+    Kind("TCP", "Gbit/s"),
+    Kind(
+        f"TCP segments of {_SEGMENT} bytes", _PACKETS, ("-M", str(_SEGMENT)), segments=1, segment=_SEGMENT - _TIMESTAMPS
+    ),
+    *(Kind(f"UDP, {size} bytes", _PACKETS, ("-u", "-b", "0", "-l", str(size))) for size in (64, 1400)),
+)
+
+
 class Traffic(Struct, frozen=True):
-    """One measurement: the frontend, ``tcp`` or ``udp``, and the number of streams at the same time."""
+    """One measurement: the frontend, what is sent, and the number of streams at the same time."""
 
     frontend: str
-    protocol: str
+    kind: Kind
     streams: int
 
     def __str__(self) -> str:
         """Return it for a table."""
-        unit = "Gbit/s" if self.protocol == "tcp" else "1 000 packets/s"
         streams = "1 stream" if self.streams == 1 else f"{self.streams} streams"
-        return f"{self.frontend}, {self.protocol.upper()}, {streams}, {unit}"
+        return f"{self.frontend}, {self.kind.label}, {streams}, {self.kind.unit}"
 
 
 class Interval(Struct, frozen=True):
@@ -91,6 +129,8 @@ def interval(samples: list[float]) -> Interval:
 def main() -> None:
     """Measure, print a table, and write ``throughput.json``."""
     arguments = _parser().parse_args()
+    if not shutil.which("iperf3"):
+        sys.exit("throughput: iperf3 is missing; as root: sh tests/cluster/bench/install.sh")
     try:
         ensure_namespaces()
         release = programs().release
@@ -144,9 +184,9 @@ def shortfalls(samples: Samples) -> Iterator[str]:
 
 def _measure_proxy(bed: Testbed, name: str, arguments: argparse.Namespace, samples: Samples) -> None:
     with _running(bed, name):
-        for frontend, protocol, streams in itertools.product(FRONTENDS, ("tcp", "udp"), arguments.streams):
-            traffic = Traffic(frontend, protocol, streams)
-            client, server = _client(bed, frontend), _server_address(frontend, has_proxy=name != NO_PROXY)
+        for traffic in itertools.starmap(Traffic, itertools.product(FRONTENDS, KINDS, arguments.streams)):
+            client = _client(bed, traffic.frontend)
+            server = _server_address(traffic.frontend, has_proxy=name != NO_PROXY)
             value = _transfer(client, server, traffic, arguments.seconds)
             samples.setdefault(str(traffic), {}).setdefault(name, []).append(value)
 
@@ -219,23 +259,17 @@ def _transfer(client: Namespace, server: tuple[str, int], traffic: Traffic, seco
     """Return Gbit/s, or thousands of received packets a second."""
     host, port = server
     command = ["iperf3", "-c", host, "-p", str(port), "-t", str(seconds), "-P", str(traffic.streams), "--json"]
-    command += ["-u", "-b", "0", "-l", "64"] if traffic.protocol == "udp" else []
+    with netlink(client) as link:
+        link.limit_segments("eth0", traffic.kind.segments)
     for _ in range(_ATTEMPTS):
-        process = client.popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        process = client.popen([*command, *traffic.kind.options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         output, _ = process.communicate(timeout=seconds + _TRANSFER_TIMEOUT)
         found = json.loads(output)
         if "error" not in found and process.returncode == 0:
-            return _value(found["end"], traffic.protocol)
+            return traffic.kind.value(found["end"])
         time.sleep(_RETRY_SECONDS)  # The server needs a moment after each UDP transfer until it listens again.
     msg = f"{traffic} to {host}:{port}: {found.get('error')}"
     raise AssertionError(msg)
-
-
-def _value(end: dict[str, Any], protocol: str) -> float:
-    if protocol == "tcp":
-        return float(end["sum_received"]["bits_per_second"]) / 1e9
-    total = end["sum"]
-    return float(total["packets"] - total["lost_packets"]) / float(total["seconds"]) / 1e3
 
 
 if __name__ == "__main__":

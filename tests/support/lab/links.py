@@ -33,6 +33,10 @@ class Netlink:
         """Bring a link up."""
         self._route.link("set", index=self._index(name), state="up")
 
+    def limit_segments(self, name: str, segments: int) -> None:
+        """Let new TCP connections send at most this number of segments through a link in one packet."""
+        self._route.link("set", index=self._index(name), gso_max_segs=segments)
+
     def add_bridge(self, name: str, mac: str) -> None:
         """Add a bridge without spanning tree and multicast snooping, and bring it up."""
         self._route.link(
