@@ -49,6 +49,11 @@ class Point(Enum):
     They are below 32768: the kernel gives higher ones to other packets.
     """
 
+    LOOKED_UP = 16000
+    """In the rule of a known client with a timeout of three hours, index 1, between the lookups of ID and endpoint.
+
+    A rule holds no packet, so two rules do there what knft's rule does.
+    """
     KNOWN = 18000
     """In the chain of known clients with a timeout of three hours, between the rules of indexes 1 and 2."""
     VERDICT = 20000
@@ -63,6 +68,10 @@ class Point(Enum):
     """There too, but only if the packet has its own client as its endpoint."""
     NONE = 30000
     """Nowhere."""
+
+
+_POINTS_IN_KNFT = (Point.LOOKED_UP, Point.KNOWN, Point.VERDICT, Point.ENDPOINT)
+"""Points at which a rule of a chain of knft holds packets."""
 
 
 class Target(NamedTuple):
@@ -134,11 +143,11 @@ class PacketHolder:
     def during(self, commit: Callable[[], object], target: Target, point: Point) -> "Held":
         """Make a commit while a packet is held, and release it."""
         family = "ip" if target.version == 4 else "ip6"
-        table = f"{family} knft" if point in (Point.VERDICT, Point.ENDPOINT, Point.KNOWN) else "inet held"
+        table = f"{family} knft" if point in _POINTS_IN_KNFT else "inet held"
         self._change(f"flush set {table} released")
         if point is Point.ENDPOINT:
             self._hold_in_target_chain(family, target)
-        if point is Point.KNOWN:
+        if point in (Point.KNOWN, Point.LOOKED_UP):
             self._hold_known_clients(family)
         outcomes = []
         for _ in range(_HAIRPIN_ATTEMPTS if point is Point.HAIRPIN else 1):
@@ -177,9 +186,7 @@ class PacketHolder:
 
     def _hold_known_clients(self, family: str) -> None:
         if family not in self._known_held:
-            # After the rule with that number, which is the one of the endpoint index.
-            place = f"{family} knft affinity-10800-known-udp-0 index 1"
-            self._change(f"add rule {place} udp sport {_ports(Point.KNOWN, Point.KNOWN)} jump held")
+            self._change("\n".join(_known_client_rules(family)))
             self._known_held.add(family)
 
     @contextmanager
@@ -339,6 +346,22 @@ def _holding_rule(table: str, chain: str, point: Point) -> str:
     return f"insert rule {table} {chain} udp sport {_ports(point, point)} jump held"
 
 
+def _known_client_rules(family: str) -> Iterator[str]:
+    """Yield commands that hold packets in the chain of known clients, whose rule number 1 is that of index 1."""
+    known = f"{family} knft affinity-10800-known-udp-0 index 1"
+    yield f"add rule {known} udp sport {_ports(Point.KNOWN, Point.KNOWN)} jump held"
+    key = f"{family} daddr . udp dport . numgen random mod 1 offset 1"
+    client = f"{family} saddr . meta priority"
+    looked_up = f"{family} knft held-looked-up"
+    yield f"add chain {looked_up}"
+    yield f"add rule {looked_up} jump held"
+    yield f"add rule {looked_up} meta priority set none dnat {family} to {key} map @endpoints-udp"
+    yield (
+        f"insert rule {known} udp sport {_ports(Point.LOOKED_UP, Point.LOOKED_UP)} "
+        f"meta priority set {key} map @endpoint-ids-udp {client} @affinity-clients jump held-looked-up"
+    )
+
+
 def _hook_rules(hairpin_client: Host) -> Iterator[str]:
     """Yield commands that create a table which holds packets between hooks, and reports those that pass the filters."""
     yield "add table inet held"
@@ -348,7 +371,7 @@ def _hook_rules(hairpin_client: Host) -> Iterator[str]:
         yield f"add chain inet held {hook}-before {{ type filter hook {hook} priority -1; }}"
         yield f"add rule inet held {hook}-before udp sport {_ports(Point.FILTER, Point.FILTER)} jump held"
         yield f"add chain inet held {hook}-after {{ type filter hook {hook} priority 1; }}"
-        yield f"add rule inet held {hook}-after udp sport {_ports(Point.KNOWN, Point.NONE)} jump held-passed"
+        yield f"add rule inet held {hook}-after udp sport {_ports(Point.LOOKED_UP, Point.NONE)} jump held-passed"
     yield "add chain inet held postrouting { type filter hook postrouting priority 98; }"
     yield f"add rule inet held postrouting udp sport {_ports(Point.MASQUERADING, Point.MASQUERADING)} jump held"
     own = _ports(Point.HAIRPIN, Point.HAIRPIN)

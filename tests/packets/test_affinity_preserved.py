@@ -149,9 +149,12 @@ def _check_moved_once(
     assert len(left) > 1_000
     moved = outside.servers_of("cluster.50", 80, left)
     assert set(moved.values()) == set(REMAINING_PODS)
-    assert (
-        _answered_by({client: background.get(client, "") for client in left}, *REMAINING_PODS).items() <= moved.items()
-    )
+    answered = _answered_by({client: background.get(client, "") for client in left}, *REMAINING_PODS)
+    # A packet that meets the commit between the lookups of ID and endpoint goes to the endpoint that takes the index,
+    # and its client is assigned later. Only one packet at a time is in the rules.
+    assigned_later = {client: pod for client, pod in answered.items() if moved[client] != pod}
+    assert len(assigned_later) <= 1
+    assert set(assigned_later.values()) <= {PODS[-1]}
     assert moved == outside.servers_of("cluster.50", 80, left)
     return moved
 

@@ -272,27 +272,76 @@ def _held_while_its_endpoint_moves(holding: HoldingNode, version: plan.Version) 
 
     Return the pods that answered the held packets, and the client's.
     """
-    scenario = SCENARIOS["Service with only a cluster IP made sticky, cluster"]
-    target = scenario.target(holding.lab, version)
-    pods = {backend.pod: holding.lab.host(backend.pod).address(version) for backend in BACKENDS}
+    scenario, target, pods = _sticky_service(holding, version)
     with holding.beginning(scenario):
-        for _ in range(EXTRA_ROUNDS):
-            holding.node.apply(sticky(pods))
-            client_pod = holding.holder.outcome(target)
-            indexes = _endpoint_indexes(holding, target)
-            last = indexes[pods[client_pod]]
-            if last > 1:
-                break
-            # It is added again with another ID, so the client is assigned again.
-            holding.node.apply(sticky(pod for pod in pods if pod != client_pod))
-        kept = [pod for pod, where in pods.items() if indexes[where] <= last]
+        client_pod, indexes = _assign(holding, target, pods, lambda index: index > 1)
+        last = indexes[client_pod]
+        kept = [pod for pod in pods if indexes[pod] <= last]
         holding.node.apply(sticky(kept))
-        remaining = [pod for pod in kept if indexes[pods[pod]] != 1]
+        remaining = [pod for pod in kept if indexes[pod] != 1]
         step = Step("", lambda node: node.apply(sticky(remaining)), frozenset())
         transactions = holding.apply(step, target, Point.KNOWN)
-        assert _endpoint_indexes(holding, target)[pods[client_pod]] == 1
+        assert _pod_indexes(holding, target, pods)[client_pod] == 1
         assert all(held.is_counted for phase, held in transactions if phase is Phase.VISIBLE)
         return {phase: held.outcomes[-1] for phase, held in transactions}, client_pod
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("version", [4, 6])
+def test_packet_to_a_removed_endpoint_may_go_to_the_one_that_takes_its_index(
+    holding_node: HoldingNode, version: plan.Version
+) -> None:
+    """It meets the commit between two lookups of one rule. Its client gets no affinity entry: a limit of the layout."""
+    scenario, target, pods = _sticky_service(holding_node, version)
+    with holding_node.beginning(scenario):
+        client_pod, indexes = _assign(holding_node, target, pods, lambda index: index == 1)
+        before = _affinity_entries(holding_node, target)
+        remaining = [pod for pod in pods if pod != client_pod]
+        step = Step("", lambda node: node.apply(sticky(remaining)), frozenset())
+        (held,) = (
+            held
+            for phase, held in holding_node.apply(step, target, Point.LOOKED_UP)
+            if phase is Phase.VISIBLE and held.is_counted
+        )
+        (taking,) = (pod for pod, index in _pod_indexes(holding_node, target, pods).items() if index == 1)
+        assert indexes[taking] == len(pods) - 1
+        assert held.outcomes == [taking]
+        assert before <= _affinity_entries(holding_node, target)
+
+
+def _sticky_service(holding: HoldingNode, version: plan.Version) -> tuple[Scenario, Target, dict[str, str]]:
+    """Return a scenario with a sticky Service, its target, and the addresses of all pods that can be its endpoints."""
+    scenario = SCENARIOS["Service with only a cluster IP made sticky, cluster"]
+    pods = {backend.pod: holding.lab.host(backend.pod).address(version) for backend in BACKENDS}
+    return scenario, scenario.target(holding.lab, version), pods
+
+
+def _assign(
+    holding: HoldingNode, target: Target, pods: dict[str, str], is_wanted: Callable[[int], bool]
+) -> tuple[str, dict[str, int]]:
+    """Assign the client to an endpoint with a wanted index; return its pod, and the indexes of all pods."""
+    for _ in range(5 * EXTRA_ROUNDS):
+        holding.node.apply(sticky(pods))
+        client_pod = holding.holder.outcome(target)
+        indexes = _pod_indexes(holding, target, pods)
+        if is_wanted(indexes[client_pod]):
+            return client_pod, indexes
+        # It is added again with another ID, so the client is assigned again.
+        holding.node.apply(sticky(pod for pod in pods if pod != client_pod))
+    pytest.fail("the client was not assigned to a wanted index")
+
+
+def _affinity_entries(holding: HoldingNode, target: Target) -> set[str]:
+    """Return the IDs of the endpoints that the client is assigned to, or was."""
+    family = "ip" if target.version == 4 else "ip6"
+    listing = holding.node.namespace.run(["nft", "list", "set", family, "knft", "affinity-clients"]).stdout
+    return set(re.findall(rf"{re.escape(target.client.address(target.version))} \. (\S+) ", listing))
+
+
+def _pod_indexes(holding: HoldingNode, target: Target, pods: dict[str, str]) -> dict[str, int]:
+    """Return the indexes of the pods that are endpoints of the target in the kernel."""
+    indexes = _endpoint_indexes(holding, target)
+    return {pod: indexes[where] for pod, where in pods.items() if where in indexes}
 
 
 def _endpoint_indexes(holding: HoldingNode, target: Target) -> dict[str, int]:
