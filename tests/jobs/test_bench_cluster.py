@@ -191,7 +191,7 @@ def test_connection_with_a_translated_port_is_recognized() -> None:
 
 @pytest.mark.kernel
 def test_refused_connection_is_reported_with_its_frontend_and_leaves_evidence() -> None:
-    """A frontend is named, and the rule and the conntrack entry that refuse it are in the evidence."""
+    """The error names the frontend; the evidence has the rule that refuses it, and the entry of another connection."""
     with closing(Namespace.create("refused")) as namespace:
         with netlink(namespace) as link:
             link.up("lo")

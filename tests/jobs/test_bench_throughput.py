@@ -37,7 +37,7 @@ def test_each_kind_has_its_unit() -> None:
     }
     assert {kind.label: (kind.unit, kind.value(end)) for kind in KINDS} == {
         "TCP": ("Gbit/s", 0.608),
-        "TCP segments of 88 bytes": ("1 000 packets/s", 1000.0),
+        "TCP, 76 bytes": ("1 000 packets/s", 1000.0),
         "UDP, 64 bytes": ("1 000 packets/s", 200.0),
         "UDP, 1400 bytes": ("1 000 packets/s", 200.0),
     }

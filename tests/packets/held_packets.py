@@ -52,7 +52,8 @@ class Point(Enum):
     LOOKED_UP = 16000
     """In the rule of a known client with a timeout of three hours, index 1, between the lookups of ID and endpoint.
 
-    A rule holds no packet, so two rules do there what knft's rule does.
+    A packet cannot be held inside a rule, so two rules make the two lookups of knft's rule. They do not restart the
+    timeout.
     """
     KNOWN = 18000
     """In the chain of known clients with a timeout of three hours, between the rules of indexes 1 and 2."""

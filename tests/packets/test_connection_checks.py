@@ -1,10 +1,12 @@
 """ConnectionChecker finds each kind of fault, and reports no connection without one."""
 
+from itertools import cycle
+
 import pytest
 
 from tests.support.lab.clients import NONE, Connection
 from tests.support.packets.churn import SERVICES, Backend
-from tests.support.packets.connection_checks import ConnectionChecker
+from tests.support.packets.connection_checks import MAX_ASSIGNED_LATER, ConnectionChecker
 from tests.support.packets.frontends import Frontend
 from tests.support.packets.timeline import Timeline
 
@@ -84,12 +86,42 @@ def test_connection_is_checked_against_the_pools_of_its_time(
             {"stayed": 1, "moved": 1},
             id="another endpoint after removal",
         ),
+        pytest.param(
+            [_connection(5, REMOVED), _connection(10.5, STAYING), _connection(25, ADDED)],
+            {"stayed": 2, "moved": 1, "assigned later": 1},
+            id="another endpoint after a connection during the removal",
+        ),
+        pytest.param(
+            [_connection(10.5, STAYING), _connection(25, ADDED)],
+            {"stayed": 2, "assigned later": 1},
+            id="another endpoint after the first connection during a removal",
+        ),
+        pytest.param(
+            [_connection(5, STAYING), _connection(10.5, STAYING), _connection(25, ADDED)],
+            {"stayed": 3, "faults": 1},
+            id="another endpoint although its own was not removed",
+        ),
+        pytest.param(
+            [_connection(15, STAYING), _connection(20.5, STAYING), _connection(25, ADDED)],
+            {"stayed": 3, "faults": 1},
+            id="another endpoint after a connection during an addition",
+        ),
     ],
 )
 def test_sticky_client_must_stay_until_its_endpoint_is_removed(
     connections: list[Connection], expected: dict[str, int]
 ) -> None:
     checker = _checker()
-    for address_kind, connection in zip(("cluster", "node"), connections, strict=True):
+    for address_kind, connection in zip(cycle(("cluster", "node")), connections, strict=False):
         checker.check(Frontend("outside", SERVICES_BY_NAME["sticky"], address_kind, 4, "tcp"), connection)
     assert {what: count for what, count in checker.seen.items() if count and what != "during a commit"} == expected
+
+
+def test_only_few_clients_may_be_assigned_after_a_connection_during_a_removal() -> None:
+    checker = _checker()
+    frontend = Frontend("outside", SERVICES_BY_NAME["sticky"], "cluster", 4, "tcp")
+    for number in range(MAX_ASSIGNED_LATER + 1):
+        assert not checker.faults
+        for begun, backend in ((5, REMOVED), (10.5, STAYING), (25, ADDED)):
+            checker.check(frontend, _connection(begun, backend)._replace(source=str(number)))
+    assert [fault.partition(": ")[0] for fault in checker.faults] == ["many clients were assigned later"]

@@ -1,7 +1,8 @@
 """``python -m tests.cluster.bench`` measures all proxies at all sizes, and writes JSON, a table and a plot.
 
-If the run is interrupted, it still writes all results so far. It fails if knft could not be measured completely. If a
-connection fails, the rules and conntrack entries are kept beside the results.
+If the run is interrupted, it still writes all results so far. If a connection fails, the proxy's further measurements
+are left out, and the conntrack entries and rules are written beside the results. The run fails if that was knft's
+connection, or if knft ended or took too long.
 """
 
 import argparse

@@ -68,11 +68,11 @@ class Connections:
             started = time.perf_counter()
             try:
                 dialling.connect(frontend)
+                seconds = time.perf_counter() - started
+                self._accept(dialling)
             except OSError as error:
                 msg = f"{frontend[0]} port {frontend[1]}: {error.strerror or error}"
                 raise ConnectionFailedError(msg) from error
-            seconds = time.perf_counter() - started
-            self._accept(dialling)
             return seconds
 
     def _accept(self, dialling: socket.socket) -> int:

@@ -57,7 +57,7 @@ class ProxyMeasurement:
             first, *log = str(error).splitlines()
             yield Record(self._name, self._shape, ENDED, note=" ".join((first, *log[-1:])))
         except ConnectionFailedError as error:
-            yield Record(self._name, self._shape, ENDED, note=f"{error}; evidence: {self._keep_evidence()}")
+            yield Record(self._name, self._shape, ENDED, note=f"{error}; evidence: {self._keep_evidence().name}")
         finally:
             self._process.close()
             self._testbed.remove_rules()
@@ -123,7 +123,7 @@ class ProxyMeasurement:
         while not self._is_healthy():
             self._wait_further(started)
         ready, cpu = time.monotonic() - started, self._cpu()
-        self._testbed.forget_attempts()
+        self._testbed.delete_conntrack_entries()
         self._settle()
         return {"cpu_s": cpu, "ready_s": ready, "settled_cpu_s": self._cpu()}
 

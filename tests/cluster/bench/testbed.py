@@ -86,11 +86,11 @@ class Testbed:
             found[1].extend(self.connections.dial(direct))
         return found
 
-    def forget_attempts(self) -> None:
-        """Delete the node's conntrack entries of connections that were tried before the rules were in force.
+    def delete_conntrack_entries(self) -> None:
+        """Delete the node's conntrack entries; those of connections tried before the rules were in force do harm.
 
-        Such an entry has no translation and lasts for two minutes. A later connection from the same port would belong
-        to it, would not be translated either, and fail.
+        Such an entry has no translation and lasts for two minutes. A later connection from the same port to the same
+        Service would belong to it, would not be translated either, and fail.
         """
         flush_conntrack(self.node)
 

@@ -52,8 +52,8 @@ _T_95 = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """Student's t for 95 %, two-sided, with 1 to 9 degrees of freedom."""
 
 
-_SEGMENT, _TIMESTAMPS = 88, 12
-"""Bytes of the smallest maximum segment that the kernel accepts, and of the options in each segment."""
+_MIN_SEGMENT, _TIMESTAMPS = 88, 12
+"""The smallest maximum segment size that the kernel accepts, and the bytes of options that it includes."""
 _NO_LIMIT = 65535
 """The segments in a packet by default (GSO_MAX_SEGS)."""
 
@@ -61,14 +61,14 @@ _NO_LIMIT = 65535
 class Kind(Struct, frozen=True):
     """What is sent: iperf3's options, and the largest number of TCP segments in a packet.
 
-    ``segment`` is the length of the data of a TCP segment if packets are counted. All UDP packets are counted.
+    ``data_bytes`` is what a packet contains if TCP packets are counted. UDP packets always are.
     """
 
     label: str
     unit: str
     options: tuple[str, ...] = ()
-    segments: int = _NO_LIMIT
-    segment: int = 0
+    max_segments: int = _NO_LIMIT
+    data_bytes: int = 0
 
     def value(self, end: dict[str, Any]) -> float:
         """Return Gbit/s, or thousands of received packets a second, from the end of iperf3's report."""
@@ -76,15 +76,18 @@ class Kind(Struct, frozen=True):
             total = end["sum"]
             return float(total["packets"] - total["lost_packets"]) / float(total["seconds"]) / 1e3
         bits_a_second = float(end["sum_received"]["bits_per_second"])
-        return bits_a_second / 8 / self.segment / 1e3 if self.segment else bits_a_second / 1e9
+        return bits_a_second / 8 / self.data_bytes / 1e3 if self.data_bytes else bits_a_second / 1e9
+
+
+def _small_segments() -> Kind:
+    size = _MIN_SEGMENT - _TIMESTAMPS
+    return Kind(f"TCP, {size} bytes", _PACKETS, ("-M", str(_MIN_SEGMENT)), max_segments=1, data_bytes=size)
 
 
 _PACKETS = "1 000 packets/s"
 KINDS = (
     Kind("TCP", "Gbit/s"),
-    Kind(
-        f"TCP segments of {_SEGMENT} bytes", _PACKETS, ("-M", str(_SEGMENT)), segments=1, segment=_SEGMENT - _TIMESTAMPS
-    ),
+    _small_segments(),
     *(Kind(f"UDP, {size} bytes", _PACKETS, ("-u", "-b", "0", "-l", str(size))) for size in (64, 1400)),
 )
 
@@ -260,7 +263,7 @@ def _transfer(client: Namespace, server: tuple[str, int], traffic: Traffic, seco
     host, port = server
     command = ["iperf3", "-c", host, "-p", str(port), "-t", str(seconds), "-P", str(traffic.streams), "--json"]
     with netlink(client) as link:
-        link.limit_segments("eth0", traffic.kind.segments)
+        link.limit_segments("eth0", traffic.kind.max_segments)
     for _ in range(_ATTEMPTS):
         process = client.popen([*command, *traffic.kind.options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         output, _ = process.communicate(timeout=seconds + _TRANSFER_TIMEOUT)
