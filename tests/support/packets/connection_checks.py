@@ -16,7 +16,7 @@ MAX_ASSIGNED_LATER = 10
 """How many clients may be assigned again after a connection during which an endpoint was removed.
 
 A packet that meets the commit between two lookups goes to the endpoint that takes the index, without an affinity entry
-(docs/design/sticky-layout.md#limits). That is rare: one connection of some 100 000.
+(docs/design/sticky-layout.md#limits). That is rare: one connection of half a million.
 """
 
 
