@@ -3,7 +3,8 @@
 import socket
 import subprocess
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
@@ -160,27 +161,30 @@ def test_p99_of_few_samples_is_the_largest() -> None:
     assert Figure("", "ms", CHANGE, "cpu_ms", p99).value(Results({}, records), KNFT, SIZE) == 24.0
 
 
-@pytest.mark.kernel
-def test_connection_that_the_client_gave_up_is_not_mistaken_for_the_next() -> None:
-    """On a busy machine a connection may be complete only after the client has closed it."""
-    with closing(Namespace.create("connections")) as namespace:
+@contextmanager
+def _endpoints() -> Iterator[Namespace]:
+    """Yield a namespace that has the addresses of all endpoints."""
+    with closing(Namespace.create("endpoints")) as namespace:
         with netlink(namespace) as link:
             link.up("lo")
             link.add_local_networks(ENDPOINT_NETWORKS)
-        with Connections(namespace, namespace) as connections:
-            with namespace.entered():
-                socket.create_connection((address(4), TARGET_PORT)).close()
-            assert connections.endpoint(address(5), TARGET_PORT, 30.0) == 5
-            assert connections.endpoint(address(5), TARGET_PORT + 1, 30.0) is None
+        yield namespace
+
+
+@pytest.mark.kernel
+def test_connection_that_the_client_gave_up_is_not_mistaken_for_the_next() -> None:
+    """On a busy machine a connection may be complete only after the client has closed it."""
+    with _endpoints() as namespace, Connections(namespace, namespace) as connections:
+        with namespace.entered():
+            socket.create_connection((address(4), TARGET_PORT)).close()
+        assert connections.endpoint(address(5), TARGET_PORT, 30.0) == 5
+        assert connections.endpoint(address(5), TARGET_PORT + 1, 30.0) is None
 
 
 @pytest.mark.kernel
 def test_connection_with_a_translated_port_is_recognized() -> None:
     """The kernel translates the port of a client if another entry of conntrack already has it."""
-    with closing(Namespace.create("endpoints")) as namespace:
-        with netlink(namespace) as link:
-            link.up("lo")
-            link.add_local_networks(ENDPOINT_NETWORKS)
+    with _endpoints() as namespace:
         rules = f"tcp dport {TARGET_PORT} snat to 10.128.0.1:40000-40100"
         chain = "add chain ip x c { type nat hook postrouting priority 100; }"
         namespace.run(["nft", "-f", "-"], stdin=f"add table ip x\n{chain}\nadd rule ip x c {rules}")
@@ -192,10 +196,7 @@ def test_connection_with_a_translated_port_is_recognized() -> None:
 @pytest.mark.kernel
 def test_refused_connection_is_reported_with_its_frontend_and_leaves_evidence() -> None:
     """The error names the frontend; the evidence has the rule that refuses it, and the entry of another connection."""
-    with closing(Namespace.create("refused")) as namespace:
-        with netlink(namespace) as link:
-            link.up("lo")
-            link.add_local_networks(ENDPOINT_NETWORKS)
+    with _endpoints() as namespace:
         chain = "add chain ip x c { type filter hook output priority 0; }"
         rules = f"ip daddr {address(6)} ct state new reject with tcp reset"
         namespace.run(["nft", "-f", "-"], stdin=f"add table ip x\n{chain}\nadd rule ip x c {rules}")
