@@ -1,6 +1,7 @@
 """What a node's kernel holds when a connection has failed, for the search for the cause."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from tests.support.lab.namespace import Namespace
@@ -17,9 +18,9 @@ def kernel_state(node: Namespace) -> str:
 
 def _sections(node: Namespace) -> Iterator[str]:
     # First, because the entry of a refused connection lasts 10 seconds.
-    yield _section(str(_ENTRIES), lambda: _entries(node))
+    yield _section(str(_ENTRIES), partial(_entries, node))
     for command in _LISTINGS:
-        yield _section(" ".join(command), lambda command=command: _listing(node, command))  # type: ignore[misc]
+        yield _section(" ".join(command), partial(_listing, node, command))
 
 
 def _section(title: str, read: Callable[[], str]) -> str:
