@@ -23,6 +23,7 @@ from tests.support.fake_api.responses import ReceivedRequest
 from tests.support.fake_api.server import FakeApiServer, Handler
 from tests.support.http_client import http_request
 from tests.support.lab.namespace import Namespace
+from tests.support.processes import is_running
 from tests.support.waiting import TIMEOUT, wait_until
 
 pytestmark = pytest.mark.kernel
@@ -70,13 +71,6 @@ def _write_kubeconfig(folder: Path, url: str) -> Path:
     path = folder / "kubeconfig"
     path.write_text(json.dumps(content))
     return path
-
-
-def _is_running(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 class Clients:
@@ -134,7 +128,7 @@ class BlockedKnft:
 
     def _hanging_plugins(self) -> list[int]:
         with suppress(FileNotFoundError):
-            return [int(word) for word in (self._folder / "hanging").read_text().split() if _is_running(int(word))]
+            return [int(word) for word in (self._folder / "hanging").read_text().split() if is_running(int(word))]
         return []
 
     def plugin_hangs(self) -> bool:

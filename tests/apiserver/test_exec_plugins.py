@@ -26,6 +26,7 @@ from tests.apiserver.log_records import warnings
 from tests.apiserver.running_source import running_source, wait_until
 from tests.support.fake_api.responses import respond_status
 from tests.support.fake_api.server import FakeApiServer, Handler
+from tests.support.processes import is_running
 
 pytestmark = pytest.mark.usefixtures("capture_info_log")
 
@@ -182,13 +183,6 @@ def hung_plugin(folder: Path, url: str) -> Path:
 def running_plugin_processes(folder: Path) -> list[int]:
     """Return the processes of hanging plugins that still run."""
     return [int(word) for word in (folder / "left").read_text().split() if is_running(int(word))]
-
-
-def is_running(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def kill_plugin_processes(folder: Path) -> None:

@@ -21,7 +21,7 @@ from tests.support.fake_api.server import FakeApiServer
 from tests.support.knft_command import KNFT
 from tests.support.lab.namespace import Namespace
 from tests.support.logged_process import TIMEOUT
-from tests.support.processes import worker_processes
+from tests.support.processes import child_processes, worker_processes
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
@@ -135,7 +135,7 @@ def test_signal_during_the_start(namespace: Namespace, tmp_path: Path) -> None:
     process = namespace.popen(command)
     namespace.call_at_close(process.kill)
     wait_until((tmp_path / "plugin.started").exists, "the plugin does not start")
-    (first,) = _children(process.pid)
+    (first,) = child_processes(process.pid)
     os.kill(first, signal.SIGTERM)
     assert process.wait(TIMEOUT) == 128 + signal.SIGTERM
 
@@ -159,7 +159,3 @@ def test_signal_during_the_start_ends_the_plugin_and_leaves_no_files(namespace: 
     assert process.wait(TIMEOUT) == 128 + signal.SIGTERM
     assert not list(temporary.iterdir())
     assert not Path("/proc", started.read_text().strip()).exists()
-
-
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

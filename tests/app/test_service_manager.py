@@ -16,6 +16,7 @@ from tests.app.notify_receiver import NotifyReceiver
 from tests.support.fake_timestamps import FakeTimestamps
 from tests.support.knft_run import KnftRun
 from tests.support.lab.namespace import Namespace
+from tests.support.processes import child_processes
 from tests.support.waiting import wait_until
 
 V4, V6 = Family.IPV4, Family.IPV6
@@ -152,8 +153,7 @@ def test_knft_run_notifies_and_its_worker_process_cannot(tmp_path: Path) -> None
         messages = receiver.receive_until(READY)
         assert EXTEND in messages[0]
         assert messages[-1] == [READY, WATCHDOG, f"STATUS={READY_STATUS}"]
-        children = Path(f"/proc/{knft.process.pid}/task/{knft.process.pid}/children").read_text().split()
-        names = {line.partition(b"=")[0] for pid in children for line in _environment(pid)}
+        names = {line.partition(b"=")[0] for pid in child_processes(knft.process.pid) for line in _environment(pid)}
         assert b"PATH" in names
         assert not names & {b"NOTIFY_SOCKET", b"WATCHDOG_USEC"}
         knft.process.terminate()
@@ -162,5 +162,5 @@ def test_knft_run_notifies_and_its_worker_process_cannot(tmp_path: Path) -> None
     namespace.close()
 
 
-def _environment(pid: str) -> list[bytes]:
+def _environment(pid: int) -> list[bytes]:
     return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

@@ -29,6 +29,7 @@ from tests.support.kernel_harness import service, slices
 from tests.support.knft_command import KNFT, knft
 from tests.support.knft_run import KnftRun
 from tests.support.lab.namespace import Namespace
+from tests.support.processes import child_processes
 
 pytestmark = pytest.mark.kernel
 
@@ -173,8 +174,7 @@ def test_root_of_the_node_may_ask_in_the_container_s_namespaces(empty: Namespace
     """As docs/operations/troubleshooting.md#no-api-server describes, with a container's own mounts and PIDs."""
     container = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
     with KnftRun(empty, tmp_path, container) as running:
-        parent = running.process.pid
-        (pid,) = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        (pid,) = child_processes(running.process.pid)
         enter = ("nsenter", f"--target={pid}", "--mount", "--pid", "--net")
         text = empty.run([*enter, *KNFT, "status"]).stdout
     assert text.startswith("knft is ready")

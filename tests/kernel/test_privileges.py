@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -31,11 +32,12 @@ def _statuses(daemon: KnftRun) -> dict[str, dict[str, str]]:
     """Return the /proc status of each thread and of the libnftables process."""
     tasks = {f"thread {task.name}": task for task in Path(f"/proc/{daemon.process.pid}/task").iterdir()}
     tasks |= {f"library {pid}": Path(f"/proc/{pid}") for pid in worker_processes(daemon.process.pid)}
-    return {name: _status(task / "status") for name, task in tasks.items()}
-
-
-def _status(file: Path) -> dict[str, str]:
-    return dict(line.split(":\t", 1) for line in file.read_text().splitlines() if ":\t" in line)
+    statuses = {}
+    for name, task in tasks.items():
+        with suppress(OSError):  # It has ended.
+            lines = (task / "status").read_text().splitlines()
+            statuses[name] = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    return statuses
 
 
 @pytest.fixture(params=COMMANDS_BY_USER)

@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,10 @@ from knft.kernel import process
 from knft.kernel.process import WorkerProcess
 from knft.kernel.worker_messages import SetPart
 from tests.support.lab.namespace import Namespace
+from tests.support.processes import is_running
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.kernel
-TIMEOUT = 30.0
 
 
 def test_answers_equal_those_of_the_library(library: WorkerProcess) -> None:
@@ -216,10 +216,4 @@ def test_worker_dies_with_killed_daemon(namespace: Namespace) -> None:
     os.kill(child, signal.SIGSTOP)
     daemon.kill()
     daemon.communicate()
-    deadline = time.monotonic() + TIMEOUT
-    while Path(f"/proc/{child}/stat").exists() and time.monotonic() < deadline:
-        if Path(f"/proc/{child}/stat").read_text().split()[2] == "Z":
-            break
-        time.sleep(0.01)
-    else:
-        assert not Path(f"/proc/{child}").exists()
+    wait_until(lambda: not is_running(child), "the libnftables process outlives knft")

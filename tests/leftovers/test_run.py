@@ -12,7 +12,7 @@ from tests.support.knft_command import KNFT, NODE_FLAG, knft, sync_once
 from tests.support.knft_run import KnftRun
 from tests.support.log_lines import messages
 from tests.support.old_node import OldNode
-from tests.support.processes import worker_processes
+from tests.support.processes import child_processes, worker_processes
 
 pytestmark = pytest.mark.kernel
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
@@ -42,7 +42,7 @@ def test_daemon_without_net_raw_finds_iptables_legacy_rules(old_node: OldNode, t
     old_node.add_iptables_mode("legacy")
     with KnftRun(old_node.namespace, tmp_path) as daemon:
         daemon.wait_until(lambda: _warnings(daemon.log_text()) != [])
-        daemon.wait_until(lambda: _children(daemon.process.pid) == set(worker_processes(daemon.process.pid)))
+        daemon.wait_until(lambda: set(child_processes(daemon.process.pid)) == set(worker_processes(daemon.process.pid)))
         assert _warnings(daemon.log_text()) == [
             leftover_warning(Mode.IPTABLES, ["18 chains in iptables-legacy", "18 chains in ip6tables-legacy"])
         ]
@@ -64,11 +64,6 @@ def test_status_tells_what_kube_proxy_left_until_it_is_removed(old_node: OldNode
             assert f"`knft cleanup --kube-proxy {mode}`" in " ".join(found)
             knft(old_node.namespace, "cleanup", "--kube-proxy", mode)
         assert "\nleftovers     nothing of kube-proxy\n" in knft(old_node.namespace, "status").stdout
-
-
-def _children(pid: int) -> set[int]:
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return {int(child) for task in tasks for child in (task / "children").read_text().split()}
 
 
 def test_foreign_rules_give_no_warning(old_node: OldNode) -> None:

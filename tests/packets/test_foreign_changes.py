@@ -14,6 +14,7 @@ import yaml
 from tests.support.knft_command import KNFT, NODE_FLAG
 from tests.support.lab.namespace import Namespace
 from tests.support.logged_process import LoggedProcess
+from tests.support.processes import worker_processes
 
 pytestmark = pytest.mark.kernel
 
@@ -80,16 +81,11 @@ class WatchedKnft(LoggedProcess):
         found: list[int] = []
 
         def find() -> bool:
-            found[:] = self._worker_processes()
+            found[:] = worker_processes(self.process.pid)
             return bool(found)
 
         self.wait_until(find)
         return found[0]
-
-    def _worker_processes(self) -> list[int]:
-        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
-        children = [int(pid) for task in tasks for pid in (task / "children").read_text().split()]
-        return [pid for pid in children if b"knft.kernel.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from tests.support.lab.topology import Lab
 from tests.support.lab.traffic import OpenConnection, dial, dial_many
 from tests.support.logged_process import LoggedProcess
 from tests.support.packets.programmed import endpoints, service, tcp_and_udp
+from tests.support.processes import is_running
 from tests.support.scenario import VERSIONS, Scenario
 from tests.support.waiting import TIMEOUT, wait_until
 
@@ -259,14 +260,6 @@ def _forwarders(node: LoopbackNode) -> list[int]:
     return found
 
 
-def _has_ended(process: int) -> bool:
-    """Tell whether a process has ended; its parent may not have waited for it."""
-    try:
-        return not Path(f"/proc/{process}/cmdline").read_bytes()
-    except FileNotFoundError:
-        return True
-
-
 def test_sigterm_ends_both_processes(node: LoopbackNode) -> None:
     """Also while a connection is open."""
     (forwarder,) = _forwarders(node)
@@ -276,7 +269,7 @@ def test_sigterm_ends_both_processes(node: LoopbackNode) -> None:
         node.run.process.terminate()
         assert node.run.process.wait(TIMEOUT) == 0
         # The kernel kills it when its parent's thread ends.
-        wait_until(lambda: _has_ended(forwarder), "the process outlives knft")
+        wait_until(lambda: not is_running(forwarder), "the process outlives knft")
 
 
 def test_restart_serves_again(node: LoopbackNode) -> None:
@@ -290,7 +283,7 @@ def test_restart_serves_again(node: LoopbackNode) -> None:
         node.kill()
         wait_until(lambda: connection.send(b"after") == "reset", "the connection continues")
     node.start(*LOCALHOST)
-    assert _has_ended(forwarder)
+    assert not is_running(forwarder)
     node.wait_for(lambda: all(node.server_at(version) == "remote-1" for version in VERSIONS))
     assert "cannot serve" not in node.run.log_text()
 

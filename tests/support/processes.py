@@ -25,6 +25,23 @@ def worker_processes(parent: int) -> list[int]:
     return found
 
 
+def child_processes(parent: int) -> list[int]:
+    """Return the processes that the threads of a running process have started and that it has not waited for."""
+    found: list[int] = []
+    for thread in Path(f"/proc/{parent}/task").iterdir():
+        with suppress(OSError):  # The thread has ended.
+            found += map(int, (thread / "children").read_text().split())
+    return found
+
+
+def is_running(process: int) -> bool:
+    """Tell whether a process exists and is no zombie, which waits only for its parent."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def processes_of_pod(uid: str) -> Iterator[int]:
     """Yield the ids of a pod's processes, as this process sees them."""
     for process in Path("/proc").glob("[0-9]*"):

@@ -12,6 +12,7 @@ import pytest
 
 from deploy.cluster.machine import Machine
 from deploy.programs.errors import SetupError
+from tests.support.processes import child_processes
 from tests.support.waiting import wait_until
 
 _CODE = """
@@ -34,8 +35,8 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
 
         wait_until((found.folder / "control.sock").exists, "the supervisor does not listen", check)
         yield found
-        for pid in (Path(f"/proc/{process.pid}/task/{process.pid}/children")).read_text().split():
-            os.kill(int(pid), signal.SIGKILL)
+        for pid in child_processes(process.pid):
+            os.kill(pid, signal.SIGKILL)
         process.kill()
 
 
