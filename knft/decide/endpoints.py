@@ -65,7 +65,7 @@ def applied_hints(ready: Sequence[Endpoint], node_name: str, zone: str) -> Liter
     Hints apply only if every ready endpoint has some and at least one names this node or, failing that, this zone. A
     partial set of hints must not leave clients without endpoints.
     """
-    if not ready:
+    if not ready or not (ready[0].traits.node_hints or ready[0].traits.zone_hints):
         return None
     if all(e.traits.node_hints for e in ready) and any(node_name in e.traits.node_hints for e in ready):
         return "node"

@@ -5,7 +5,7 @@ external IP must not capture a cluster IP. If both claims are of the same kind, 
 both are of the same age, the one whose name sorts first.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from msgspec import Struct
 
@@ -71,7 +71,7 @@ class FrontendClaims:
     def claim(self, name: ServicePortName, port: ServicePort | None) -> set[ServicePortName]:
         """Replace the claims of ``name`` (None: no claims); return the Service ports that gain or lose a frontend."""
         previous = {claim.frontend.key: claim for claim in self._claims.pop(name, ())}
-        current = {claim.frontend.key: claim for claim in _claims(name, port)}
+        current = _claims(name, port) if port is not None else {}
         if current:
             self._claims[name] = tuple(current.values())
         affected: set[ServicePortName] = set()
@@ -174,10 +174,8 @@ class FrontendClaims:
         return LosingClaim(claim.frontend, name, owner.name)
 
 
-def _claims(name: ServicePortName, port: ServicePort | None) -> Iterator[Claim]:
-    if port is not None:
-        for frontend in claimed_frontends(port):
-            yield Claim(frontend, name, port.creation_timestamp)
+def _claims(name: ServicePortName, port: ServicePort) -> dict[FrontendKey, Claim]:
+    return {frontend.key: Claim(frontend, name, port.creation_timestamp) for frontend in claimed_frontends(port)}
 
 
 def _loses(claim: Claim, owner: Claim | None) -> bool:

@@ -118,6 +118,13 @@ class ProgrammedContents(Generic[Owner]):
         stored = self._contents.get(owner)
         return stored.unpacked() if isinstance(stored, _CompactContents) else stored
 
+    def chains_of(self, owner: Owner) -> Collection[Chain]:
+        """Return the chains of one owner."""
+        stored = self._contents.get(owner)
+        if stored is None:
+            return ()
+        return stored.chains if isinstance(stored, _CompactContents) else stored.chains.values()
+
     def diff(self, desired: Mapping[Owner, Contents | None]) -> ContentsDiff:
         """Return the changes that give these owners their desired contents (None: no contents)."""
         old = self.merged_contents(desired)

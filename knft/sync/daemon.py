@@ -158,8 +158,8 @@ class Daemon:
 
     def _queue_sync(self, families: Collection[Family]) -> None:
         """Request a sync of families that have changes, and tell the observers."""
-        for proxier in self._own_proxiers():
-            if proxier.family in families:
+        for proxier in self._proxiers:
+            if proxier.family in families and not self.foreign_changes.is_left(proxier.family):
                 self._notify(SyncObserver.sync_queued, proxier.family)
         self._due.request(families)
         self._runner.request()

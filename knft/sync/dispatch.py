@@ -40,6 +40,7 @@ class Dispatcher:
         """
         self._config = config
         self._states = states
+        self._states_by_address_type = {state.node.family.value: state for state in states}
         self._service_warnings = service_warnings
         self._local_addresses: frozenset[str] | None = None
         self._node: Node | None = None
@@ -47,7 +48,7 @@ class Dispatcher:
         self._service_cidrs: dict[NamespacedName, ServiceCIDR] = {}
 
     def handle(self, changes: Iterable[ObjectChange], received: float = 0.0) -> set[Family]:
-        """Pass changes to every state; return the families whose sync is due.
+        """Pass changes to the states that they concern; return the families whose sync is due.
 
         ``received`` is when they arrived, in seconds of the monotonic clock.
         """
@@ -64,7 +65,7 @@ class Dispatcher:
                 return self._due(lambda state: state.handle_service(previous, current, arrival))  # type: ignore[arg-type]
             case EndpointSlice():
                 self._record_for_warnings(previous, current)  # type: ignore[arg-type]
-                return self._due(lambda state: state.handle_slice(previous, current, arrival))  # type: ignore[arg-type]
+                return self._handle_slice(previous, current, arrival)  # type: ignore[arg-type]
             case Node():
                 self._node = current  # type: ignore[assignment]
                 return self.refresh_node()
@@ -76,6 +77,17 @@ class Dispatcher:
             case _:
                 self._record_other_node(change)
                 return set()
+
+    def _handle_slice(
+        self, previous: EndpointSlice | None, current: EndpointSlice | None, arrival: Arrival
+    ) -> set[Family]:
+        """Pass a slice to the state of its family; to both if its address type changed, as in edited manifests."""
+        due: set[Family] = set()
+        for address_type in {item.address_type for item in (previous, current) if item is not None}:
+            state = self._states_by_address_type.get(address_type)
+            if state is not None and state.handle_slice(previous, current, arrival):
+                due.add(state.node.family)
+        return due
 
     def _due(self, handle: Callable[[ServiceState], bool]) -> set[Family]:
         """Pass a change to every state; ``handle`` returns whether a sync of that state is due."""

@@ -218,50 +218,44 @@ class _Rendering:
             if rules >= self._max_rules and isinstance(owner, ServicePortName) and self._can_wait(owner):
                 self.postponed.add(owner)
                 continue
-            rendered = self._render_owners([owner], self.wide_numbers)
-            if self.claims.claim(owner, rendered.get(owner)):
+            self._render_owner(owner, self.wide_numbers, desired)
+            fragment = desired.get(owner)
+            if self.claims.claim(owner, fragment):
+                del desired[owner]
                 continue
-            desired |= rendered
-            rules += _changed_rule_count(self._snapshot.programmed.get(owner), rendered.get(owner))
+            rules += _changed_rule_count(self._snapshot.programmed.chains_of(owner), fragment)
         return desired
 
     def _can_wait(self, name: ServicePortName) -> bool:
         return self._state.is_sticky(name) and name != self._snapshot.longest_postponed
 
-    def _render_owners(self, owners: Iterable[Owner], numbers: WideNumbers) -> dict[Owner, Fragment | None]:
-        desired: dict[Owner, Fragment | None] = {}
-        for owner in owners:
-            match owner:
-                case SpecialOwner.NODE:
-                    desired[owner] = render_node(self._state.node, self._config)
-                case ServicePortName():
-                    self._render_service_port(owner, numbers, desired)
-                case _:
-                    desired[owner] = None
-        return desired
-
-    def _render_service_port(
-        self, name: ServicePortName, numbers: WideNumbers, desired: dict[Owner, Fragment | None]
-    ) -> None:
-        try:
-            desired[name] = _render_service_port(self._state, name, self._previous, numbers, self._config)
-        except Exception as error:  # noqa: BLE001 - a bug that affects one Service port must not stop the others
-            exit_if_out_of_memory(error)
-            self.render_errors[name] = error
+    def _render_owner(self, owner: Owner, numbers: WideNumbers, desired: dict[Owner, Fragment | None]) -> None:
+        """Add an owner's fragment to ``desired``, None if it needs nothing; record the error if rendering fails."""
+        if isinstance(owner, ServicePortName):
+            try:
+                desired[owner] = _render_service_port(self._state, owner, self._previous, numbers, self._config)
+            except Exception as error:  # noqa: BLE001 - a bug that affects one Service port must not stop the others
+                exit_if_out_of_memory(error)
+                self.render_errors[owner] = error
+        else:
+            desired[owner] = render_node(self._state.node, self._config) if owner is SpecialOwner.NODE else None
 
     def _preserved(self) -> Contents:
         """Return the contents of the Service ports that a full sync leaves as they are."""
         numbers, failed = WideNumbers(self._snapshot.wide), dict(self.render_errors)
-        desired = self._render_owners(sorted(self._snapshot.preserved, key=_sort_key), numbers)
+        desired: dict[Owner, Fragment | None] = {}
+        for owner in sorted(self._snapshot.preserved, key=_sort_key):
+            self._render_owner(owner, numbers, desired)
         self.render_errors = failed  # Errors of Service ports that this sync does not commit do not count.
         return Contents.merged((_merged(desired), self._snapshot.last_known))
 
 
-def _changed_rule_count(before: Contents | None, after: Fragment | None) -> int:
+def _changed_rule_count(before: Collection[Chain], after: Fragment | None) -> int:
     """Return the number of rules in the chains of its own that a Service port changes."""
-    found = before.chains if before is not None else {}
-    chains = after.contents.chains if after is not None else {}
-    return sum(len(chain.rules) for name, chain in chains.items() if found.get(name) != chain)
+    if after is None or not after.contents.chains:
+        return 0
+    found = {chain.name: chain for chain in before}
+    return sum(len(chain.rules) for name, chain in after.contents.chains.items() if found.get(name) != chain)
 
 
 def _merged(desired: Fragments) -> Contents:

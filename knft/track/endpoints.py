@@ -33,7 +33,7 @@ class EndpointsChangeTracker:
 
     def __init__(self, family: Family, node_name: str, start_time: datetime) -> None:
         """Track slices of ``family``; trigger times before ``start_time`` are ignored."""
-        self._family = family
+        self._address_type = family.value
         self._start_time = start_time
         self._cache = EndpointSliceCache(node_name)
         self._trigger_times: dict[NamespacedName, list[datetime]] = {}
@@ -45,7 +45,7 @@ class EndpointsChangeTracker:
     def record_slice(self, endpoint_slice: EndpointSlice, *, remove: bool) -> bool:
         """Record a changed or removed slice; return whether that changes anything."""
         label = endpoint_slice.metadata.proxy_labels.service_name
-        if endpoint_slice.address_type != self._family.value or not label:
+        if endpoint_slice.address_type != self._address_type or not label:
             return False
         service = NamespacedName(endpoint_slice.metadata.namespace, label)
         self.changes_total += 1
@@ -114,9 +114,10 @@ class EndpointsMap(Mapping[ServicePortName, tuple[Endpoint, ...]]):
         udp = False
         for service, (previous, current) in changes.items():
             before, after = _by_service_port(service, previous), _by_service_port(service, current)
-            names = before | after
-            former.update({name: before.get(name, ()) for name in names if before.get(name) != after.get(name)})
-            udp = udp or any(name.protocol == "UDP" for name in names)
+            for name in before | after:
+                if before.get(name) != after.get(name):
+                    former[name] = before.get(name, ())
+                udp = udp or name.protocol == "UDP"
             for name in before:
                 self.endpoints.pop(name, None)
             self.endpoints.update(after)

@@ -27,8 +27,9 @@ def expand_service(service: Service | None, family: Family) -> ServicePorts | No
         return None
     if frontends_error(service):
         return {}
+    namespace, name = service.metadata.namespace, service.metadata.name
     return {
-        ServicePortName(*service.key, port.name, port.protocol): _service_port(service, port, cluster_ip, family)
+        ServicePortName(namespace, name, port.name, port.protocol): _service_port(service, port, cluster_ip, family)
         for port in service.spec.ports or ()
     }
 
@@ -39,9 +40,10 @@ def _cluster_ip(spec: ServiceSpec, family: Family) -> str | None:
     index = 0
     candidates: tuple[str, ...] = (spec.cluster_ip,)
     if spec.ip_families:
-        if family.value not in spec.ip_families:
+        family_name = family.value
+        if family_name not in spec.ip_families:
             return None
-        index = spec.ip_families.index(family.value)
+        index = spec.ip_families.index(family_name)
         candidates = spec.cluster_ips or candidates
     parsed = addresses.parse_address(candidates[index]) if index < len(candidates) else None
     return parsed[1] if parsed is not None and parsed[0] is family else None

@@ -104,11 +104,12 @@ class ServiceProblems:
             case Service() as service:
                 self._record_service(service.key, current)  # type: ignore[arg-type]
             case _:
-                used = {_use_of(item) for item in (previous, current)}
-                names = [name for name, *_ in used if name is not None]
-                # The node's addresses, with which external addresses may be in conflict, change too.
-                if len(used) > 1 or any(map(self._has_external_addresses, names)):
-                    self._changed.update(dict.fromkeys(names))
+                before, after = _use_of(previous), _use_of(current)
+                is_same = before == after
+                for name, *_ in (after,) if is_same else (before, after):
+                    # The node's addresses, with which external addresses may be in conflict, change too.
+                    if name is not None and (not is_same or self._has_external_addresses(name)):
+                        self._changed[name] = None
 
     def _has_external_addresses(self, name: NamespacedName) -> bool:
         service = self._services.get(name)

@@ -45,10 +45,14 @@ class ServiceChangeTracker:
         if service is None:
             return False
         self.changes_total += 1
-        name, ports = service.key, expand_service(current, self._family)
+        before, ports = expand_service(previous, self._family), expand_service(current, self._family)
+        if before is None and ports is None and not (self._changes or self.too_large):
+            return False  # It has no cluster IP of this family. In a cluster of the other family no Service has.
+        name = service.key
         self._record_size(name, current, ports)
         change = self._changes.get(name)
-        before = change.previous if change is not None else expand_service(previous, self._family)
+        if change is not None:
+            before = change.previous
         if before != ports:
             self._changes[name] = _PendingChange(before, ports)
         elif change is not None:
@@ -70,7 +74,7 @@ class ServiceChangeTracker:
     def has_pending_node_ports(self) -> bool:
         """Tell whether a Service that differs from the last ``drain`` has a NodePort."""
         changes = self._changes.values()
-        return any(port.node_port for change in changes for port in (change.current or {}).values())
+        return bool(changes) and any(port.node_port for change in changes for port in (change.current or {}).values())
 
     def drain(self) -> dict[NamespacedName, _PendingChange]:
         """Return the pending changes, and clear them."""
@@ -93,13 +97,12 @@ class ServicePortMap(Mapping[ServicePortName, ServicePort]):
         former: dict[ServicePortName, ServicePort | None] = {}
         for change in tracker.drain().values():
             previous, current = change.previous or {}, change.current or {}
-            changed = {name for name, port in current.items() if previous.get(name) != port}
-            changed |= previous.keys() - current.keys()
-            former.update({name: self.ports.get(name) for name in changed})
-            for name in previous.keys() | current.keys():
-                self.node_port_count -= _has_node_port(self.ports.pop(name, None))
+            for name in previous | current:
+                before, after = self.ports.pop(name, None), current.get(name)
+                if previous.get(name) != after:
+                    former[name] = before
+                self.node_port_count += _has_node_port(after) - _has_node_port(before)
             self.ports.update(current)
-            self.node_port_count += sum(map(_has_node_port, current.values()))
         return former
 
     def __getitem__(self, name: ServicePortName) -> ServicePort:

@@ -146,14 +146,16 @@ class EndpointSliceCache:
         error = endpoints_error(slices.applied.values())
         if error:
             self.too_large[service] = error
-            slices.expanded = {}
-        else:
-            self.too_large.pop(service, None)
-            for name in slices.applied.keys() - slices.expanded.keys():
-                slices.expanded[name] = expand_slice(slices.applied[name], self._node_name)
-        slices.merged = merge(slices.expanded[name] for name in sorted(slices.expanded))
+            slices.expanded, slices.merged = {}, {}
+            return
+        self.too_large.pop(service, None)
         if len(slices.applied) == 1:
-            slices.expanded = {}
+            (endpoint_slice,) = slices.applied.values()
+            slices.expanded, slices.merged = {}, merge([expand_slice(endpoint_slice, self._node_name)])
+            return
+        for name in slices.applied.keys() - slices.expanded.keys():
+            slices.expanded[name] = expand_slice(slices.applied[name], self._node_name)
+        slices.merged = merge(slices.expanded[name] for name in sorted(slices.expanded))
 
 
 def _latest(slices: _ServiceSlices) -> Iterator[EndpointSlice]:

@@ -1,11 +1,13 @@
-"""The Dispatcher: which Nodes, addresses and ServiceCIDRs make up the NodeView."""
+"""The Dispatcher: which states get a change, and which objects make up the NodeView."""
 
 from collections.abc import Iterable
 
 from knft.config import Config
 from knft.families import Family
+from knft.model.names import NamespacedName
 from knft.model.node import NodeView
 from knft.model.objects import (
+    EndpointSlice,
     Labels,
     Node,
     NodeAddress,
@@ -17,7 +19,7 @@ from knft.model.objects import (
 )
 from knft.sync.assemble import states_after_batches
 from knft.sync.dispatch import Dispatcher
-from tests.support.kube_objects import NODE, OTHER_NODE, service
+from tests.support.kube_objects import NODE, OTHER_NODE, endpoint_slice, service
 
 ADDRESS, OTHER_ADDRESS = "192.0.2.11", "198.51.100.1"
 
@@ -98,3 +100,20 @@ def test_any_change_of_several_makes_a_sync_due() -> None:
     changes = [ObjectChange(None, service()), ObjectChange(None, _node(OTHER_NODE))]
     assert dispatched.dispatcher.handle(changes)
     assert not dispatched.dispatcher.handle([])
+
+
+def test_slice_is_passed_to_its_family_and_to_both_if_its_address_type_changes() -> None:
+    """A manifest may give a slice another address type; its endpoints must not stay in the other family."""
+    dispatched = Dispatched(Config(NODE))
+    web = NamespacedName("default", "web")
+
+    def pass_change(previous: EndpointSlice | None, current: EndpointSlice | None) -> tuple[set[Family], list[int]]:
+        due = dispatched.dispatcher.handle([ObjectChange(previous, current)])
+        return due, [len(dispatched.states[family].slices(web)) for family in Family]
+
+    ipv4, ipv6 = endpoint_slice("web-1", "10.244.2.1"), endpoint_slice("web-1", "fd00::1", family="IPv6")
+    assert pass_change(None, ipv4) == ({Family.IPV4}, [1, 0])
+    assert pass_change(ipv4, ipv6) == (set(Family), [0, 1])
+    fqdn = endpoint_slice("web-1", "example.org", family="FQDN")
+    assert pass_change(ipv6, fqdn) == ({Family.IPV6}, [0, 0])
+    assert pass_change(fqdn, None) == (set(), [0, 0])
