@@ -104,7 +104,15 @@ class KernelError(KnftError):
 
 
 class InstanceLockedError(KernelError):
-    """Another knft process holds the lock of this network namespace; the text names it."""
+    """Another knft process holds the lock of this network namespace; the text names it.
+
+    ``port_id`` is that of its netlink socket, None if it is unknown.
+    """
+
+    def __init__(self, message: str, port_id: int | None = None) -> None:
+        """Create the error."""
+        super().__init__(message)
+        self.port_id = port_id
 
 
 class UnavailableError(KernelError):

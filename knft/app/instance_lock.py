@@ -19,21 +19,23 @@ def take_instance_lock(*, wait: bool) -> AbstractContextManager[InstanceLock | N
     If another process holds it, ``wait`` until that process exits, or raise InstanceLockedError. Raises
     UnsupportedError without CAP_NET_ADMIN.
     """
-    holder = ""
+    is_waiting = False
+    holder: int | None = None
     while True:
         try:
             lock = InstanceLock()
         except InstanceLockedError as error:
             if not wait:
                 raise
-            if str(error) != holder:
-                holder = str(error)
-                log.warning("%s; waiting until it exits (--wait-for-lock)", holder)
+            # Not if only the text differs: a process that is ending has no command line any more.
+            if not is_waiting or error.port_id not in (holder, None):
+                log.warning("%s; waiting until it exits (--wait-for-lock)", error)
+            is_waiting, holder = True, error.port_id or holder
             time.sleep(POLL_SECONDS)
         except KernelError as error:
             log.warning("%s: knft cannot notice another knft process in this network namespace", error)
             return nullcontext()
         else:
-            if holder:
+            if is_waiting:
                 log.info("the other process has exited; starting")
             return lock

@@ -124,7 +124,8 @@ def _bind_group(netlink: socket.socket) -> None:
             raise KernelError(msg) from error
     else:
         return
-    raise InstanceLockedError(describe_holder(_holder_port_id()))
+    port_id = _holder_port_id()
+    raise InstanceLockedError(describe_holder(port_id), port_id)
 
 
 def _request(netlink: socket.socket, kind: int, flags: int, group: int, attributes: bytes) -> nftables_messages.Message:

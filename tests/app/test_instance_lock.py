@@ -3,11 +3,13 @@
 import signal
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
+from knft.app import instance_lock
+from knft.errors import InstanceLockedError, KernelError
 from tests.support.knft_command import KNFT, NODE_FLAG, knft
 from tests.support.knft_run import KnftRun
 from tests.support.lab.namespace import Namespace
@@ -19,10 +21,8 @@ pytestmark = pytest.mark.kernel
 @contextmanager
 def _running_knft(folder: Path) -> Iterator[KnftRun]:
     """Yield ``knft run`` after its first sync."""
-    namespace = Namespace.create("locked")
-    with KnftRun(namespace, folder) as started:
+    with closing(Namespace.create("locked")) as namespace, KnftRun(namespace, folder) as started:
         yield started
-    namespace.close()
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +50,21 @@ def test_process_in_another_pid_namespace_is_named_by_its_host_id(daemon: KnftRu
     assert f"network namespace: pid {daemon.process.pid} on the host; stop it first" in done.stderr
 
 
-def test_waiting_process_continues_when_the_first_is_killed(tmp_path: Path) -> None:
-    with _running_knft(tmp_path) as first:
-        command = [*KNFT, "run", "--manifests", str(tmp_path / "manifests"), *NODE_FLAG, "--wait-for-lock", "-v2"]
-        second = LoggedProcess(first.namespace, command, tmp_path / "second-log")
+@contextmanager
+def _waiting_knft(first: KnftRun, folder: Path, *flags: str) -> Iterator[LoggedProcess]:
+    """Yield another ``knft run`` that waits until the first exits; kill it at the end."""
+    command = [*KNFT, "run", "--manifests", str(folder / "manifests"), *NODE_FLAG, "--wait-for-lock", *flags]
+    second = LoggedProcess(first.namespace, command, folder / "second-log")
+    try:
         second.wait_until(lambda: "waiting until it exits" in second.log_text())
+        yield second
+    finally:
+        second.process.kill()
+        second.process.wait()
+
+
+def test_waiting_process_continues_when_the_first_is_killed(tmp_path: Path) -> None:
+    with _running_knft(tmp_path) as first, _waiting_knft(first, tmp_path, "-v2") as second:
         assert "full sync" not in second.log_text()
         first.process.kill()
         second.wait_until(lambda: second.log_text().count("full sync") == 2)
@@ -65,10 +75,7 @@ def test_waiting_process_continues_when_the_first_is_killed(tmp_path: Path) -> N
 
 def test_waiting_process_reads_the_manifests_after_the_first_has_ended(tmp_path: Path) -> None:
     """The first has served a change during the wait."""
-    with _running_knft(tmp_path) as first:
-        command = [*KNFT, "run", "--once", "--manifests", str(tmp_path / "manifests"), *NODE_FLAG, "--wait-for-lock"]
-        second = LoggedProcess(first.namespace, command, tmp_path / "second-log")
-        second.wait_until(lambda: "waiting until it exits" in second.log_text())
+    with _running_knft(tmp_path) as first, _waiting_knft(first, tmp_path, "--once") as second:
         first.write_service(2)
         first.wait_until(lambda: first.has_cluster_ip(2))
         first.process.kill()
@@ -134,3 +141,28 @@ def test_only_a_process_with_the_lock_leaves_tables_to_an_older_version(lock: st
     done = namespace.run([*script, "run", "--manifests", str(tmp_path), *NODE_FLAG])
     assert done.stdout == f"leaves tables: {lock == 'with'}\n"
     namespace.close()
+
+
+def test_warning_is_not_repeated_while_the_holder_ends(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A process that is ending has no command line any more; another holder is named."""
+    attempts = iter(
+        [
+            InstanceLockedError("pid 7, 'knft run'", 7),
+            InstanceLockedError("pid 7", 7),
+            InstanceLockedError("unknown"),
+            InstanceLockedError("pid 7", 7),
+            InstanceLockedError("pid 8", 8),
+            KernelError("end"),
+        ]
+    )
+
+    def attempt() -> None:
+        raise next(attempts)
+
+    monkeypatch.setattr(instance_lock, "InstanceLock", attempt)
+    monkeypatch.setattr(instance_lock, "POLL_SECONDS", 0.0)
+    instance_lock.take_instance_lock(wait=True)
+    first, second, _ = caplog.messages
+    assert (first.partition(";")[0], second.partition(";")[0]) == ("pid 7, 'knft run'", "pid 8")

@@ -23,9 +23,9 @@ from tests.support.bytecode_steps import count_bytecode_steps
 
 MAX_INSTRUCTIONS = 11_300
 """Python instructions of a replaced endpoint, from the bytes of its event to the commands for libnftables. Python 3.11
-executes 10 300."""
-MAX_INSTRUCTIONS_OF_MANY = 5600
-"""The same for each of 200 changes that arrive together: 5 050."""
+executes 10 250."""
+MAX_INSTRUCTIONS_OF_MANY = 5400
+"""The same for each of 200 changes that arrive together: 4 930."""
 MAX_BYTES, MAX_BYTES_OF_FIRST_SYNC = 600, 80
 """Bytes of the commands for a replaced endpoint, half of them of the cache filter, and for each endpoint of a first
 sync."""
