@@ -27,7 +27,7 @@ def take_instance_lock(*, wait: bool) -> AbstractContextManager[InstanceLock | N
         except InstanceLockedError as error:
             if not wait:
                 raise
-            # Not if only the text differs: a process that is ending has no command line any more.
+            # Compared by port id: a process that is ending has no command line any more, so the text changes.
             if not is_waiting or error.port_id not in (holder, None):
                 log.warning("%s; waiting until it exits (--wait-for-lock)", error)
             is_waiting, holder = True, error.port_id or holder

@@ -47,7 +47,8 @@ class ServiceChangeTracker:
         self.changes_total += 1
         before, ports = expand_service(previous, self._family), expand_service(current, self._family)
         if before is None and ports is None and not (self._changes or self.too_large):
-            return False  # It has no cluster IP of this family. In a cluster of the other family no Service has.
+            # It has no cluster IP of this family, like all Services of a single-stack cluster of the other one.
+            return False
         name = service.key
         self._record_size(name, current, ports)
         change = self._changes.get(name)
