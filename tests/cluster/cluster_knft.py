@@ -9,6 +9,7 @@ from tests.cluster.service_account import ServiceAccount, TokenVolume, kubeconfi
 from tests.support.knft_command import KNFT
 from tests.support.lab import plan
 from tests.support.lab.namespace import Namespace
+from tests.support.pod_environment import pod_prefix
 
 # nf_conntrack_max applies to the whole host, so tests do not change it.
 _KEEP_HOST_SYSCTLS = ("--conntrack-max-per-core=0", "--conntrack-min=0")
@@ -43,22 +44,10 @@ class ClusterKnft(ServerProcess):
         self.set_command([*self._fixed, *_KEEP_HOST_SYSCTLS, "-v=2", *flags])
 
 
-# Mounts the ServiceAccount volume at its fixed path, in a new mount namespace.
-_IN_POD = """
-mount -t tmpfs none /var/run
-mkdir -p /var/run/secrets/kubernetes.io
-ln -s "$1" /var/run/secrets/kubernetes.io/serviceaccount
-shift
-exec "$@"
-"""
-
-
 class KnftInPod(ClusterKnft):
     """A ManifestKnft with the configuration of a pod: the ServiceAccount volume instead of a kubeconfig."""
 
     def set_flags(self, *flags: str) -> None:
         """Use other flags from the next start on."""
-        entering = ("unshare", "--mount", "--propagation", "private", "sh", "-ec", _IN_POD, "sh")
-        variables = ("env", "KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=6443")
         knft = [*KNFT, "run", "--hostname-override", plan.NODE.node_name, *_KEEP_HOST_SYSCTLS, "-v=2", *flags]
-        self.set_command([*entering, str(self.volume.folder), *variables, *knft])
+        self.set_command([*pod_prefix(self.volume.folder, 6443), *knft])
