@@ -21,21 +21,22 @@ class ApiServerKnft(LoggedProcess):
     """One ``knft run``, in the network namespace of its API server."""
 
     def __init__(
-        self, namespace: Namespace, server: FakeApiServer, folder: Path, *flags: str, before: Sequence[str] = ()
+        self,
+        namespace: Namespace,
+        server: FakeApiServer,
+        folder: Path,
+        *flags: str,
+        before: Sequence[str] = (),
+        command: Sequence[str] = KNFT,
+        in_pod: bool = False,
     ) -> None:
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(json.dumps(kubeconfig_for(server.url)))
+        """Start ``command``, which runs knft, by the program ``before``.
+
+        ``in_pod`` gives no kubeconfig: ``before`` provides the ServiceAccount of a pod.
+        """
         self.namespace = namespace
-        command = [
-            *before,
-            *KNFT,
-            "run",
-            f"--kubeconfig={kubeconfig}",
-            "--insecure-send-credentials-without-tls",
-            f"--hostname-override={NODE}",
-            *KEEP_HOST_SYSCTLS,
-            *flags,
-        ]
+        connection = [] if in_pod else _kubeconfig_flags(server, folder)
+        command = [*before, *command, "run", *connection, f"--hostname-override={NODE}", *KEEP_HOST_SYSCTLS, *flags]
         super().__init__(namespace, command, folder / "log")
         namespace.call_at_close(self.kill)
 
@@ -60,6 +61,12 @@ class ApiServerKnft(LoggedProcess):
 
     def wait_exit(self) -> int:
         return self.process.wait(TIMEOUT)
+
+
+def _kubeconfig_flags(server: FakeApiServer, folder: Path) -> list[str]:
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text(json.dumps(kubeconfig_for(server.url)))
+    return [f"--kubeconfig={kubeconfig}", "--insecure-send-credentials-without-tls"]
 
 
 def kubeconfig_for(url: str) -> dict[str, Any]:

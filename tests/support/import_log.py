@@ -1,4 +1,4 @@
-"""ImportLog: the modules that each process of a command imports."""
+"""ImportLog: the modules that each process of a command has imported."""
 
 import os
 from pathlib import Path
@@ -7,16 +7,27 @@ _RECORD_IMPORTS = """
 import os, sys
 
 file = open(os.path.join(os.environ["IMPORTS"], str(os.getpid())), "a", buffering=1)
+known = set(sys.modules)
+count = len(known)
 
 
 def record(event, arguments):
-    if event == "import":
-        print(arguments[0], file=file)
+    global count
+    if len(sys.modules) != count:
+        new = set(sys.modules) - known
+        count = len(sys.modules)
+        known.update(new)
+        print(*new, sep="\\n", file=file)
 
 
 sys.addaudithook(record)
 """
-"""Python imports this as ``sitecustomize`` at its start; the hook sees each module that the process loads later."""
+"""Python imports this as ``sitecustomize`` at its start. At each audit event, the hook writes what was added to
+``sys.modules`` since the last one. So it finds modules that ``importlib.import_module`` imports, which has no event of
+its own in Python 3.11, and no modules that a package tries to import but that do not exist.
+
+A thread that waits until a test asks would be simpler, but knft cannot drop capabilities while it has several threads.
+"""
 
 
 class ImportLog:
@@ -32,5 +43,5 @@ class ImportLog:
         self.prefix = ("env", f"PYTHONPATH={python_path}", f"IMPORTS={self._imports}")
 
     def modules(self, pid: int) -> set[str]:
-        """Return the modules that a process has imported, or has tried to import."""
+        """Return the modules that a process has imported since Python's own start."""
         return set((self._imports / str(pid)).read_text().split())
