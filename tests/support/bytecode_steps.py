@@ -6,20 +6,29 @@ from types import FrameType
 from typing import Any
 
 
+class BytecodeCounter:
+    """Counts bytecode instructions that this thread executes in ``run``, without C code; ``steps`` are all so far."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def run(self, work: Callable[[], object]) -> None:
+        """Call ``work`` and count its instructions."""
+        before = sys.gettrace()
+        sys.settrace(self._trace)
+        try:
+            work()
+        finally:
+            sys.settrace(before)
+
+    def _trace(self, frame: FrameType, event: str, _argument: Any) -> Callable[..., Any]:
+        frame.f_trace_opcodes = True
+        self.steps += event == "opcode"
+        return self._trace
+
+
 def count_bytecode_steps(work: Callable[[], object]) -> int:
     """Call ``work`` and return how many bytecode instructions this thread executed, without C code."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, _argument: Any) -> Callable[..., Any]:
-        nonlocal count
-        frame.f_trace_opcodes = True
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
+    counter = BytecodeCounter()
+    counter.run(work)
+    return counter.steps
