@@ -14,15 +14,16 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median
 
 import msgspec
 from msgspec import Struct
 
 from tests.bench.machine import describe, load_at_end
-from tests.bench.record import BARE, FULL, KNFT, Record
+from tests.bench.record import BARE, FULL, KNFT
 from tests.bench.results import Results
 from tests.bench.task_clocks import require_task_clocks
-from tests.bench.weight import MeasuredCluster, Weight, WeightPlan, median_weights
+from tests.bench.weight import MeasuredCluster, Weight, WeightPlan, measure_in_turn
 from tests.cluster.churn.run import DEFAULT
 from tests.support.privilege import PrivilegeError, ensure_namespaces
 
@@ -33,22 +34,24 @@ KUBE_PROXY_INTERVAL = "1s"
 
 
 class MeasuredTarget(Struct, frozen=True):
-    """A value of both versions and its limit, in one unit; None for what was not measured or has no limit."""
+    """The values of all runs of both versions and the limit of the median, in one unit; without a limit None."""
 
     label: str
     cluster: str
-    before: float | None
-    after: float | None
+    before: Sequence[float]
+    after: Sequence[float]
     limit: float | None
 
     @property
     def is_missed(self) -> bool:
-        """Whether the value is above its limit."""
-        return self.after is not None and self.limit is not None and self.after > self.limit
+        """Whether the median is above the limit."""
+        return bool(self.after) and self.limit is not None and median(self.after) > self.limit
 
     def __str__(self) -> str:
-        """Return a row of the table."""
-        values = map(_text, (self.before, self.after, self.limit))
+        """Return a row of the table: medians, the range of several runs, the limit, and whether it is missed."""
+        medians = (median(runs) if runs else None for runs in (self.before, self.after))
+        spread = (min(self.after), max(self.after)) if len(self.after) > 1 else (None, None)
+        values = map(_text, (*medians, *spread, self.limit))
         return f"| {self.label} | {self.cluster} | {' | '.join(values)} | {'**missed**' if self.is_missed else ''} |"
 
 
@@ -137,7 +140,7 @@ def main() -> None:
         sys.exit(f"bench: {error}")
     trees = {BEFORE: arguments.before.resolve()} if arguments.before else {}
     print("\n".join(f"{name}: {value}" for name, value in describe().items()))
-    print("| | cluster | before | after | target | |\n| --- | --- | --- | --- | --- | --- |", flush=True)
+    print("| | cluster | before | after | lowest | highest | target | |", "| --- " * 8 + "|", sep="\n", flush=True)
     missed = 0
     with tempfile.TemporaryDirectory(prefix="knft-targets-") as folder:
         for row in _rows(trees | {AFTER: OWN_TREE}, Path(folder), is_quick=arguments.quick):
@@ -151,7 +154,7 @@ def _rows(trees: Mapping[str, Path], folder: Path, *, is_quick: bool) -> Iterato
     bare_commit_s, full_syncs = _full_syncs(trees, folder, QUICK_SHAPES if is_quick else FULL_SYNC_SHAPES)
     programs = {name: _program(tree, folder / name) for name, tree in trees.items()}
     for targets in QUICK_TARGETS if is_quick else WEIGHT_TARGETS:
-        found = median_weights(tuple(programs.values()), targets.cluster, targets.plan)
+        found = measure_in_turn(tuple(programs.values()), targets.cluster, targets.plan)
         weights = {name: found[program] for name, program in programs.items()}
         yield from _weight_rows(targets, weights)
         if targets.cluster == MeasuredCluster(10_000):
@@ -162,12 +165,14 @@ def _rows(trees: Mapping[str, Path], folder: Path, *, is_quick: bool) -> Iterato
         yield from _latencies(folder)
 
 
-def _weight_rows(targets: WeightTargets, weights: Mapping[str, Weight]) -> Iterable[MeasuredTarget]:
+def _weight_rows(targets: WeightTargets, weights: Mapping[str, Sequence[Weight]]) -> Iterable[MeasuredTarget]:
     return (_row(name, targets.cluster, weights, limit) for name, limit in targets.limits.items())
 
 
-def _row(name: str, cluster: MeasuredCluster, weights: Mapping[str, Weight], limit: float | None) -> MeasuredTarget:
-    before, after = (getattr(weights.get(version), name, None) for version in (BEFORE, AFTER))
+def _row(
+    name: str, cluster: MeasuredCluster, weights: Mapping[str, Sequence[Weight]], limit: float | None
+) -> MeasuredTarget:
+    before, after = ([getattr(each, name) for each in weights.get(version, ())] for version in (BEFORE, AFTER))
     size = f"{cluster.services}x{cluster.endpoints}{', sticky' if cluster.sticky else ''}"
     return MeasuredTarget(LABELS[name], size, before, after, limit)
 
@@ -186,17 +191,16 @@ def _full_syncs(trees: Mapping[str, Path], folder: Path, shapes: Sequence[str]) 
     The bare commit is one transaction in JSON, also with the chains, which knft sends as text: libnftables takes longer
     for JSON. So the full sync is compared with libnftables' own part of it, too.
     """
-    records: dict[str, list[Record]] = {name: [] for name in trees}
+    rounds: dict[str, list[Results]] = {name: [] for name in trees}
     for _ in range(FULL_SYNC_ROUNDS if shapes == FULL_SYNC_SHAPES else 1):
         for name, tree in trees.items():
-            records[name] += _bench_records(tree, folder / f"{name}-full", shapes)
-    found = {name: Results({}, tuple(each)) for name, each in records.items()}
+            rounds[name].append(_bench_results(tree, folder / f"{name}-full", shapes))
     rows = [
         MeasuredTarget(
             f"full sync: CPU, times that of {label}",
             shape,
-            _relative_to(found.get(BEFORE), shape, divisor),
-            _relative_to(found[AFTER], shape, divisor),
+            list(_relative_to(rounds.get(BEFORE, ()), shape, divisor)),
+            list(_relative_to(rounds[AFTER], shape, divisor)),
             limit,
         )
         for label, divisor, limit in (
@@ -205,24 +209,25 @@ def _full_syncs(trees: Mapping[str, Path], folder: Path, shapes: Sequence[str]) 
         )
         for shape in shapes
     ]
-    bare_commit_s = found[AFTER].value(BARE, shapes[-1], FULL, "cpu_s")
-    if bare_commit_s is None:
+    bare_commits = [result.value(BARE, shapes[-1], FULL, "cpu_s") for result in rounds[AFTER]]
+    if None in bare_commits:
         sys.exit("bench: the bare commit was not measured")
-    return bare_commit_s, rows
+    return median(filter(None, bare_commits)), rows
 
 
-def _bench_records(tree: Path, folder: Path, shapes: Sequence[str]) -> Sequence[Record]:
+def _bench_results(tree: Path, folder: Path, shapes: Sequence[str]) -> Results:
     command = [sys.executable, "-m", "tests.bench", "--only", KNFT, BARE, "--sizes", *shapes]
     quick = ["--quick"] if set(shapes) <= set(QUICK_SHAPES) else []
     _run([*command, *quick, f"--syncs={FULL_SYNC_CHANGES}", "--results", str(folder)], tree)
-    return msgspec.json.decode((folder / "results.json").read_bytes(), type=Results).records
+    return msgspec.json.decode((folder / "results.json").read_bytes(), type=Results)
 
 
-def _relative_to(results: Results | None, shape: str, divisor: tuple[str, str]) -> float | None:
-    if results is None:
-        return None
-    own, other = results.value(KNFT, shape, FULL, "cpu_s"), results.value(divisor[0], shape, FULL, divisor[1])
-    return own / other if own and other else None
+def _relative_to(rounds: Sequence[Results], shape: str, divisor: tuple[str, str]) -> Iterator[float]:
+    """Yield the ratio of each round in which both values were measured."""
+    for result in rounds:
+        own, other = result.value(KNFT, shape, FULL, "cpu_s"), result.value(divisor[0], shape, FULL, divisor[1])
+        if own and other:
+            yield own / other
 
 
 def _latencies(folder: Path) -> Iterator[MeasuredTarget]:
@@ -234,7 +239,7 @@ def _latencies(folder: Path) -> Iterator[MeasuredTarget]:
             runs = msgspec.json.decode((folder / "churn.json").read_bytes())["runs"]
             before, after = (each["latency"]["p99"] * 1e3 for each in runs)
             label = f"change in force at {rate} changes a second, {description}, p99, ms"
-            yield MeasuredTarget(label, "1000x10", before, after, limit)
+            yield MeasuredTarget(label, "1000x10", [before], [after], limit)
 
 
 def _run(command: list[str], tree: Path) -> None:
