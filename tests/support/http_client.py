@@ -50,4 +50,7 @@ def refuses_connections(address: str, port: int) -> bool:
         socket.create_connection((address, port), TIMEOUT_SECONDS).close()
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:
+        # It listened until this moment: a socket that is closed resets the connections that nobody has accepted.
+        return False
     return False
