@@ -74,7 +74,7 @@ LABELS = {
     "bulk_cpu_ms": "each of 200 endpoints replaced together: CPU, ms",
 }
 _CHANGE_MS, _BULK_MS, _STICKY_CHANGE_MS = 1.5, 0.4, 30.0
-# A core can take up to twice as long for the same work for some seconds, when its neighbour is busy.
+# A virtual core can take twice as long for the same work for some seconds (docs/performance.md#runs).
 _OFTEN = WeightPlan(runs=5, seconds=2.0)
 _ONCE = WeightPlan(runs=1, seconds=2.0)
 _ONCE_WITH_PEAK = WeightPlan(runs=1, seconds=2.0, samples_memory=True)
@@ -140,7 +140,8 @@ def main() -> None:
         sys.exit(f"bench: {error}")
     trees = {BEFORE: arguments.before.resolve()} if arguments.before else {}
     print("\n".join(f"{name}: {value}" for name, value in describe().items()))
-    print("| | cluster | before | after | lowest | highest | target | |", "| --- " * 8 + "|", sep="\n", flush=True)
+    columns = ("", "cluster", "before", "after", "after, lowest", "after, highest", "target", "")
+    print(f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|", sep="\n", flush=True)
     missed = 0
     with tempfile.TemporaryDirectory(prefix="knft-targets-") as folder:
         for row in _rows(trees | {AFTER: OWN_TREE}, Path(folder), is_quick=arguments.quick):
@@ -151,7 +152,7 @@ def main() -> None:
 
 
 def _rows(trees: Mapping[str, Path], folder: Path, *, is_quick: bool) -> Iterator[MeasuredTarget]:
-    bare_commit_s, full_syncs = _full_syncs(trees, folder, QUICK_SHAPES if is_quick else FULL_SYNC_SHAPES)
+    bare_commit_s, full_syncs = _full_syncs(trees, folder, is_quick=is_quick)
     programs = {name: _program(tree, folder / name) for name, tree in trees.items()}
     for targets in QUICK_TARGETS if is_quick else WEIGHT_TARGETS:
         found = measure_in_turn(tuple(programs.values()), targets.cluster, targets.plan)
@@ -185,16 +186,18 @@ def _program(tree: Path, file: Path) -> str:
     return str(file)
 
 
-def _full_syncs(trees: Mapping[str, Path], folder: Path, shapes: Sequence[str]) -> tuple[float, list[MeasuredTarget]]:
+def _full_syncs(trees: Mapping[str, Path], folder: Path, *, is_quick: bool) -> tuple[float, list[MeasuredTarget]]:
     """Return the CPU time of the bare commit of the last cluster, and the full syncs relative to commits.
 
     The bare commit is one transaction in JSON, also with the chains, which knft sends as text: libnftables takes longer
     for JSON. So the full sync is compared with libnftables' own part of it, too.
     """
+    shapes = QUICK_SHAPES if is_quick else FULL_SYNC_SHAPES
+    flags = ["--quick"] if is_quick else []
     rounds: dict[str, list[Results]] = {name: [] for name in trees}
-    for _ in range(FULL_SYNC_ROUNDS if shapes == FULL_SYNC_SHAPES else 1):
+    for _ in range(1 if is_quick else FULL_SYNC_ROUNDS):
         for name, tree in trees.items():
-            rounds[name].append(_bench_results(tree, folder / f"{name}-full", shapes))
+            rounds[name].append(_bench_results(tree, folder / f"{name}-full", "--sizes", *shapes, *flags))
     rows = [
         MeasuredTarget(
             f"full sync: CPU, times that of {label}",
@@ -204,7 +207,7 @@ def _full_syncs(trees: Mapping[str, Path], folder: Path, shapes: Sequence[str]) 
             limit,
         )
         for label, divisor, limit in (
-            ("the bare commit", (BARE, "cpu_s"), FULL_SYNC_LIMIT if shapes == FULL_SYNC_SHAPES else None),
+            ("the bare commit", (BARE, "cpu_s"), None if is_quick else FULL_SYNC_LIMIT),
             ("libnftables and the kernel in it", (KNFT, "library_cpu_s"), None),
         )
         for shape in shapes
@@ -215,10 +218,9 @@ def _full_syncs(trees: Mapping[str, Path], folder: Path, shapes: Sequence[str]) 
     return median(filter(None, bare_commits)), rows
 
 
-def _bench_results(tree: Path, folder: Path, shapes: Sequence[str]) -> Results:
-    command = [sys.executable, "-m", "tests.bench", "--only", KNFT, BARE, "--sizes", *shapes]
-    quick = ["--quick"] if set(shapes) <= set(QUICK_SHAPES) else []
-    _run([*command, *quick, f"--syncs={FULL_SYNC_CHANGES}", "--results", str(folder)], tree)
+def _bench_results(tree: Path, folder: Path, *flags: str) -> Results:
+    command = [sys.executable, "-m", "tests.bench", "--only", KNFT, BARE, *flags]
+    _run([*command, f"--syncs={FULL_SYNC_CHANGES}", "--results", str(folder)], tree)
     return msgspec.json.decode((folder / "results.json").read_bytes(), type=Results)
 
 

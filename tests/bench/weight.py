@@ -134,7 +134,10 @@ def main() -> None:
 
 def median_weights(programs: Sequence[str], cluster: MeasuredCluster, plan: WeightPlan) -> dict[str, Weight]:
     """Run the programs in turn, and return the median of each value of each program."""
-    return {program: median_weight(found) for program, found in measure_in_turn(programs, cluster, plan).items()}
+    return {
+        program: Weight(*(median(getattr(each, name) for each in weights) for name in Weight.__struct_fields__))
+        for program, weights in measure_in_turn(programs, cluster, plan).items()
+    }
 
 
 def measure_in_turn(programs: Sequence[str], cluster: MeasuredCluster, plan: WeightPlan) -> dict[str, list[Weight]]:
@@ -144,11 +147,6 @@ def measure_in_turn(programs: Sequence[str], cluster: MeasuredCluster, plan: Wei
         for program, weights in found.items():
             weights.append(_measure(program, cluster, plan))
     return found
-
-
-def median_weight(weights: Sequence[Weight]) -> Weight:
-    """Return the median of each value."""
-    return Weight(*(median(getattr(each, name) for each in weights) for name in Weight.__struct_fields__))
 
 
 def _measure(program: str, measured: MeasuredCluster, plan: WeightPlan) -> Weight:

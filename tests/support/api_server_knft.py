@@ -30,7 +30,7 @@ class ApiServerKnft(LoggedProcess):
         command: Sequence[str] = KNFT,
         in_pod: bool = False,
     ) -> None:
-        """Start ``command``, which runs knft, by the program ``before``.
+        """Start ``command``, which runs knft; ``before`` is put in front of it.
 
         ``in_pod`` gives no kubeconfig: ``before`` provides the ServiceAccount of a pod.
         """

@@ -1,5 +1,6 @@
 """Counts bytecode instructions: the cost of a sync in Python, independent of the machine."""
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -13,13 +14,16 @@ class BytecodeCounter:
         self.steps = 0
 
     def run(self, work: Callable[[], object]) -> None:
-        """Call ``work`` and count its instructions."""
-        before = sys.gettrace()
+        """Call ``work`` and count its instructions; no garbage collection of earlier objects can run between them."""
+        before, collects = sys.gettrace(), gc.isenabled()
+        gc.disable()
         sys.settrace(self._trace)
         try:
             work()
         finally:
             sys.settrace(before)
+            if collects:
+                gc.enable()
 
     def _trace(self, frame: FrameType, event: str, _argument: Any) -> Callable[..., Any]:
         frame.f_trace_opcodes = True

@@ -51,6 +51,6 @@ def refuses_connections(address: str, port: int) -> bool:
     except ConnectionRefusedError:
         return True
     except ConnectionResetError:
-        # It listened until this moment: a socket that is closed resets the connections that nobody has accepted.
+        # It listened until this moment: closing a listening socket resets the connections in its accept queue.
         return False
     return False

@@ -14,8 +14,9 @@ count = len(known)
 def record(event, arguments):
     global count
     if len(sys.modules) != count:
-        new = set(sys.modules) - known
-        count = len(sys.modules)
+        current = set(sys.modules)
+        new = current - known
+        count = len(current)
         known.update(new)
         print(*new, sep="\\n", file=file)
 

@@ -1,6 +1,7 @@
-"""What a change and an endpoint cost: instructions, bytes, transactions and objects, equal on all machines."""
+"""What a change and an endpoint cost: instructions, bytes, transactions and objects, whatever the machine's speed."""
 
 import gc
+import logging
 import sys
 from collections.abc import Iterator
 
@@ -26,10 +27,11 @@ from tests.sync.recorded_run import recorded_run
 MAX_INSTRUCTIONS = {1: 10_650, 200: 5100}
 """Python instructions of a replaced endpoint, from the bytes of its event to the commands for libnftables, by how many
 changes arrive together. Python 3.11 executes 10 242 and 4 914; 3.12 and 3.13 execute fewer."""
-MAX_INSTRUCTIONS_OF_RUN = {1: (9500, 14_800), 200: (5400, 6450)}
+MAX_INSTRUCTIONS_OF_RUN = {1: (9500, 15_500), 200: (5400, 6700)}
 """The same in the daemon of ``knft run``, until libnftables has the last commands, and with all that follows: the
 observers, such as metrics and history, and the check of changed Services. Python 3.11 executes 9 180 and 14 286, and
-for each of 200 changes 5 195 and 6 231."""
+for each of 200 changes 5 195 and 6 231. After the commit they depend a little on the machine and on prometheus_client,
+whose histograms try one bucket after the other until the measured time fits, so these limits have more room."""
 MAX_BYTES, MAX_BYTES_OF_FIRST_SYNC = 500, 80
 """Bytes of the commands for a replaced endpoint, half of them of the cache filter (467), and for each endpoint of a
 first sync."""
@@ -134,7 +136,8 @@ def _event(kind: str, item: bytes) -> bytes:
 
 def _instructions(watched: _Watched, count: int) -> float:
     """Return the instructions of each of ``count`` changes that arrive together."""
-    count_bytecode_steps(lambda: watched.handle(watched.next_events(count)))  # Fills caches.
+    # Fills caches; counted, because the first count of a process is 0 with Python 3.12.1.
+    count_bytecode_steps(lambda: watched.handle(watched.next_events(count)))
     events = watched.next_events(count)
     commands: list[str] = []
     steps = count_bytecode_steps(lambda: commands.extend(watched.handle(events)))
@@ -150,9 +153,10 @@ def test_instructions_of_a_change_are_limited_and_independent_of_the_cluster(cou
 
 
 @pytest.fixture
-def _no_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let ``KernelTable`` find no table, without asking the kernel."""
+def _no_tables(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Let ``KernelTable`` find no table, without asking the kernel; log as little as ``knft run`` by default."""
     monkeypatch.setattr("knft.kernel.table.flags_of", lambda *_: frozenset())
+    caplog.set_level(logging.INFO, "knft")
 
 
 def _instructions_of_run(services: int, count: int) -> tuple[float, float]:
@@ -200,7 +204,7 @@ def test_bytes_of_a_first_sync_are_proportional_to_the_endpoints() -> None:
 @pytest.mark.usefixtures("_no_tables")
 @pytest.mark.parametrize(("services", "pieces"), [(100, None), (1000, 6)])
 def test_first_sync_takes_a_transaction_for_each_2048_elements(services: int, pieces: int | None) -> None:
-    """Of 10 000 endpoints, 500 are in the set for hairpin connections, too. Few endpoints are part of the only one.
+    """Of 10 000 endpoints, 500 are in the set for hairpin connections, too. Without pieces, there is one transaction.
 
     The others are the declarations, the chains, the main phase, and the whole table of IPv6.
     """
@@ -216,7 +220,7 @@ def test_objects_of_an_endpoint_are_few() -> None:
 
 
 def _allocated(endpoints: int) -> int:
-    """Return the objects that 200 Services add, each with so many endpoints."""
+    """Return how many more blocks are allocated with 200 Services, each with so many endpoints."""
     gc.collect()
     before = sys.getallocatedblocks()
     watched = _Watched(200, endpoints)
