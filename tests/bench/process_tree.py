@@ -60,7 +60,16 @@ def is_busy(pid: int) -> bool:
 
 def pss_mib(pid: int) -> float:
     """Return the proportional set size of a process and its descendants, in MiB."""
-    return sum(map(_own_pss_mib, descendants(pid)))
+    return sum(map(own_pss_mib, descendants(pid)))
+
+
+def own_pss_mib(pid: int, field: str = "Pss:") -> float:
+    """Return the proportional set size of one process, or a field of smaps_rollup, in MiB; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
 def resident_mib(pid: int) -> float:
@@ -124,11 +133,3 @@ def _thread_states(pid: int) -> Iterator[str]:
     for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
         with suppress(OSError):
             yield thread.read_text().rpartition(")")[2].split()[0]
-
-
-def _own_pss_mib(pid: int) -> float:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024

@@ -39,7 +39,7 @@ from knft.sync.state import ServiceState
 from knft.sync.table_interface import TransactionRecorder
 from tests.bench import weight
 from tests.bench.cluster import NODE_IP, Cluster, Shape
-from tests.bench.process_tree import descendants
+from tests.bench.process_tree import descendants, own_pss_mib
 from tests.bench.served_cluster import NODE_NAME, served_cluster, service_json, slice_json
 from tests.bench.timed_knft import CONFIG
 from tests.support.lab.namespace import Namespace
@@ -218,19 +218,12 @@ def _print_processes(shape: Shape, program: str) -> None:
             time.sleep(weight.SETTLE_SECONDS)
             print("| Process | MiB | of that anonymous |\n| --- | --- | --- |")
             for pid in descendants(process.pid):
-                total, anonymous = _pss_mib(pid)
+                total, anonymous = own_pss_mib(pid), own_pss_mib(pid, "Pss_Anon:")
                 name = "daemon" if pid == process.pid else "worker process"
                 print(f"| {name} | {total:.1f} | {anonymous:.1f} |")
         finally:
             process.terminate()
             process.wait(weight.TIME_LIMIT)
-
-
-def _pss_mib(pid: int) -> tuple[float, float]:
-    """Return the proportional set size of one process and its anonymous part, in MiB."""
-    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-    kib = {line.split()[0]: int(line.split()[1]) for line in lines}
-    return kib["Pss:"] / 1024, kib["Pss_Anon:"] / 1024
 
 
 if __name__ == "__main__":
