@@ -8,6 +8,7 @@ from msgspec import structs
 from knft.errors import KernelError, LibraryDiedError, TableOwnedError, UnavailableError
 from knft.families import Family
 from knft.kernel.command_runner import CommandRunner
+from knft.kernel.grace_period import wait_for_grace_period
 from knft.kernel.newer_sets import delete_newer_sets, library_death_error
 from knft.kernel.ownership import Ownership
 from knft.kernel.probe import require_working_library
@@ -216,6 +217,10 @@ class KernelTable:
                 filtered is not None or self._filter_was_refused
             )
             self._record_chains(transaction)
+
+    def wait_for_packets(self) -> None:
+        """Wait until each packet that entered the rules before the last commit has left them: for some milliseconds."""
+        wait_for_grace_period()
 
     def _filtered(self, transaction: Transaction) -> str | None:
         """Return a transaction with the cache filter, or None if it must be sent without."""

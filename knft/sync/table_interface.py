@@ -39,6 +39,9 @@ class TableInterface(Protocol):
     def commit(self, transaction: Transaction) -> None:
         """Send a transaction."""
 
+    def wait_for_packets(self) -> None:
+        """Wait until each packet that entered the rules before the last commit has left them."""
+
     def delete(self, objects: Sequence[NamedObject], flushed_chains: Sequence[str] = ()) -> None:
         """Remove all rules of some chains, then delete ``objects``, in one transaction."""
 
@@ -84,6 +87,9 @@ class TransactionRecorder:
     def commit(self, transaction: Transaction) -> None:
         """Record the transaction."""
         self.transactions.append(transaction)
+
+    def wait_for_packets(self) -> None:
+        """Return at once: no packet uses these rules."""
 
     def delete(self, objects: Sequence[NamedObject], flushed_chains: Sequence[str] = ()) -> None:
         """Raise NotImplementedError: there is no table with foreign objects."""

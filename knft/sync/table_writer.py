@@ -232,6 +232,9 @@ class TableWriter:
         if snapshot.table is not TableState.READY:
             return
         pieces = transaction.cleanup_phase(MAX_ELEMENTS)
+        if pieces:
+            # Packets that entered the rules before the main phase look up what is removed now.
+            self._table.wait_for_packets()
         sent = 0
         try:
             for piece in pieces:

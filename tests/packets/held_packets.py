@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from typing import NamedTuple, Self
 
+from knft.families import Family
 from knft.kernel.command_runner import CommandRunner
 from knft.kernel.nftables_messages import split
 from knft.kernel.printable_names import printable_name
@@ -89,6 +90,11 @@ class Target(NamedTuple):
         """The IP version."""
         return 6 if ":" in self.address else 4
 
+    @property
+    def family(self) -> Family:
+        """The IP family."""
+        return Family.IPV4 if self.version == 4 else Family.IPV6
+
 
 class PacketHolder:
     """Holds packets in one namespace; a context manager.
@@ -143,7 +149,7 @@ class PacketHolder:
 
     def during(self, commit: Callable[[], object], target: Target, point: Point) -> "Held":
         """Make a commit while a packet is held, and release it."""
-        family = "ip" if target.version == 4 else "ip6"
+        family = target.family.nft
         table = f"{family} knft" if point in _POINTS_IN_KNFT else "inet held"
         self._change(f"flush set {table} released")
         if point is Point.ENDPOINT:

@@ -1,7 +1,11 @@
 """A packet that is between two rules during a transaction gets an outcome of the state before or after the change."""
 
+import itertools
 import re
+import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,6 +26,7 @@ from tests.support.packets.in_process_node import InProcessNode
 from tests.support.scenario import UNALLOCATED, UNPROXIED
 from tests.support.transaction_counts import CHANGES, DOCUMENT, Counts
 from tests.support.transaction_log import Phase, TransactionLog
+from tests.support.waiting import TIMEOUT
 
 SERVICE_CIDR = {
     "apiVersion": "networking.k8s.io/v1",
@@ -32,6 +37,9 @@ SERVICE_CIDR = {
 ALL_ICMP_ERRORS = {"net.ipv4.icmp_ratelimit": 0, "net.ipv6.icmp.ratelimit": 0}
 EXTRA_ROUNDS = 20
 """How often the steps are repeated if a packet was not held until after the commit."""
+
+LONG_GRACE_PERIOD = 0.1
+"""Seconds in which the cleanup phase would certainly begin if it waited for a grace period that no packet delays."""
 
 
 class HeldDuring(NamedTuple):
@@ -61,6 +69,7 @@ class HoldingNode(NamedTuple):
             self.node.delete_services()
             if scenario.deletes_tables:
                 self.load_holding_rules()
+            self.log.take()  # Otherwise the notifications of many tests exceed its buffer.
 
     def apply(self, step: Step, target: Target, point: Point) -> list[HeldDuring]:
         """Make a change; hold a packet during each of its transactions."""
@@ -72,13 +81,12 @@ class HoldingNode(NamedTuple):
             def counted() -> None:
                 self.log.take()
                 commit()
-                phases.extend(self.log.take()[family])
+                phases.extend(self.log.take()[target.family])
 
             held = self.holder.during(counted, target, point)
             found.extend(HeldDuring(phase, held) for phase in phases)
 
-        family = Family.IPV4 if target.version == 4 else Family.IPV6
-        with _commits_of(family, hold):
+        with _commits_of(target.family, hold):
             step.apply(self.node)
         return found
 
@@ -219,24 +227,60 @@ def test_packet_is_lost_if_deferred_removals_are_part_of_the_main_phase(
 @pytest.mark.kernel
 @pytest.mark.parametrize("version", [4, 6])
 @pytest.mark.parametrize("loss", CLEANUP_LOSSES, ids=lambda loss: loss.kind)
-def test_packet_is_lost_if_it_is_held_until_after_the_cleanup_phase(
+def test_cleanup_phase_waits_for_a_held_packet(
     holding_node: HoldingNode, monkeypatch: pytest.MonkeyPatch, loss: Loss, version: plan.Version
 ) -> None:
-    """The cleanup phase cannot wait for a packet, so docs/design/transaction-phases.md#limits tells of it."""
+    """Otherwise the packet would look up what that phase removes."""
     _limit_wait(holding_node, monkeypatch, loss)
+    assert _outcome_at_cleanup(holding_node, monkeypatch, loss, version) != loss.outcome
+
+
+@pytest.mark.kernel
+@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("loss", CLEANUP_LOSSES, ids=lambda loss: loss.kind)
+def test_packet_is_lost_if_the_cleanup_phase_does_not_wait(
+    holding_node: HoldingNode, monkeypatch: pytest.MonkeyPatch, loss: Loss, version: plan.Version
+) -> None:
+    """This is why it waits."""
+    _limit_wait(holding_node, monkeypatch, loss)
+    monkeypatch.setattr(KernelTable, "wait_for_packets", lambda _: None)
+    assert _outcome_at_cleanup(holding_node, monkeypatch, loss, version) == loss.outcome
+
+
+def _outcome_at_cleanup(
+    holding: HoldingNode, monkeypatch: pytest.MonkeyPatch, loss: Loss, version: plan.Version
+) -> str:
+    """Hold a packet during a change until the cleanup phase has been able to begin; return the packet's outcome."""
     scenario = _scenario_of(loss)
-    target = scenario.target(holding_node.lab, version)
-    with holding_node.beginning(scenario):
-        for _ in range(EXTRA_ROUNDS):
-            for step in scenario.steps:
-                if step.kind != loss.kind:
-                    step.apply(holding_node.node)
-                    continue
-                held = holding_node.holder.during(partial(step.apply, holding_node.node), target, loss.point)
-                if held.is_counted:
-                    assert held.outcomes[-1] == loss.outcome
-                    return
-    pytest.fail("no packet was held until after the commits")
+    target = scenario.target(holding.lab, version)
+    waiting, wait_for_packets = threading.Event(), KernelTable.wait_for_packets
+
+    def wait(table: KernelTable) -> None:
+        if table._family is target.family:  # The other family would wait for the packet too.
+            waiting.set()
+            wait_for_packets(table)
+
+    monkeypatch.setattr(KernelTable, "wait_for_packets", wait)
+    with holding.beginning(scenario), ThreadPoolExecutor(1) as executor:
+        for number, step in itertools.islice(itertools.cycle(enumerate(scenario.steps)), EXTRA_ROUNDS):
+            if step.kind != loss.kind:
+                step.apply(holding.node)
+                continue
+            waiting.clear()
+            syncs: list[Future[None]] = []
+
+            def begin_sync(step: Step = step, syncs: list[Future[None]] = syncs) -> None:
+                syncs.append(executor.submit(step.apply, holding.node))
+                assert waiting.wait(TIMEOUT)
+                time.sleep(LONG_GRACE_PERIOD)
+
+            held = holding.holder.during(begin_sync, target, loss.point)
+            syncs[0].result()
+            if held.is_counted:
+                allowed = scenario.steps[number - 1].outcomes | step.outcomes | step.meanwhile
+                assert held.outcomes[-1] in allowed | {loss.outcome}
+                return held.outcomes[-1]
+    pytest.fail("no packet was held until after the main phase")
 
 
 @pytest.mark.kernel
@@ -299,7 +343,9 @@ def test_packet_to_a_removed_endpoint_may_go_to_the_one_that_takes_its_index(
             client_pod, indexes = _assign(holding_node, target, three, lambda index: index == 1)
             before = _affinity_entries(holding_node, target)
             remaining = sticky(pod for pod in three if pod != client_pod)
-            held = holding_node.holder.during(partial(holding_node.node.apply, remaining), target, Point.LOOKED_UP)
+            held = _hold_during_first(
+                holding_node, partial(holding_node.node.apply, remaining), target, Point.LOOKED_UP
+            )
             if held.is_counted:
                 break
         else:
@@ -309,6 +355,21 @@ def test_packet_to_a_removed_endpoint_may_go_to_the_one_that_takes_its_index(
         assert held.outcomes == [taking]
         assert before
         assert _affinity_entries(holding_node, target) == before
+
+
+def _hold_during_first(holding: HoldingNode, change: Callable[[], None], target: Target, point: Point) -> Held:
+    """Make a change; hold a packet during its first transaction in the family of the target."""
+    found: list[Held] = []
+
+    def hold(commit: Callable[[], None]) -> None:
+        if found:
+            commit()
+        else:
+            found.append(holding.holder.during(commit, target, point))
+
+    with _commits_of(target.family, hold):
+        change()
+    return found[0]
 
 
 def _sticky_service(holding: HoldingNode, version: plan.Version) -> tuple[Scenario, Target, dict[str, str]]:
@@ -335,7 +396,7 @@ def _assign(
 
 def _affinity_entries(holding: HoldingNode, target: Target) -> set[str]:
     """Return the IDs of the endpoints that the client is assigned to, or was."""
-    family = "ip" if target.version == 4 else "ip6"
+    family = target.family.nft
     listing = holding.node.namespace.run(["nft", "list", "set", family, "knft", "affinity-clients"]).stdout
     return set(re.findall(rf"{re.escape(target.client.address(target.version))} \. (\S+) ", listing))
 
@@ -348,7 +409,7 @@ def _pod_indexes(holding: HoldingNode, target: Target, pods: dict[str, str]) -> 
 
 def _endpoint_indexes(holding: HoldingNode, target: Target) -> dict[str, int]:
     """Return the indexes of the endpoints of the target in the kernel, by address."""
-    family = "ip" if target.version == 4 else "ip6"
+    family = target.family.nft
     listing = holding.node.namespace.run(["nft", "list", "map", family, "knft", "endpoints-udp"]).stdout
     found = re.findall(rf"{re.escape(target.address)} \. {target.port} \. (\d+) : (\S+) \.", listing)
     return {endpoint: int(index) for index, endpoint in found}

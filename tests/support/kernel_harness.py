@@ -112,6 +112,9 @@ class CheckedTable:
     def delete_newer_sets(self, kept: Collection[str]) -> bool:
         return self._inner.delete_newer_sets(kept)
 
+    def wait_for_packets(self) -> None:
+        self._inner.wait_for_packets()
+
     def commit(self, transaction: Transaction) -> None:
         self._commit(transaction, lambda: self._inner.commit(transaction))
 

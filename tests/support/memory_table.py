@@ -17,8 +17,8 @@ Elements = dict[str, dict[Key, Value]]
 class MemoryTable:
     """A TableInterface without a kernel.
 
-    ``transactions`` are the accepted ones. ``on_read``, ``on_commit``, ``on_replace`` and ``on_delete`` are called
-    before a request is executed, ``after_commit`` after it; each may raise an error.
+    ``transactions`` are the accepted ones. ``on_read``, ``on_commit``, ``on_wait``, ``on_replace`` and
+    ``on_delete`` are called before a request is executed, ``after_commit`` after it; each may raise an error.
     """
 
     def __init__(self, family: Family) -> None:
@@ -36,6 +36,7 @@ class MemoryTable:
         self.on_read: Callable[[], None] = lambda: None
         self.on_commit: Callable[[Transaction], None] = lambda _: None
         self.after_commit: Callable[[Transaction], None] = lambda _: None
+        self.on_wait: Callable[[], None] = lambda: None
         self.on_replace: Callable[[Table], None] = lambda _: None
         self.on_delete: Callable[[Sequence[NamedObject]], None] = lambda _: None
 
@@ -70,6 +71,9 @@ class MemoryTable:
         chains = {chain.name: chain for chain in table.chains}
         _check_targets(chains, elements)
         self.containers, self.chains, self.elements = {each.name: each for each in table.containers}, chains, elements
+
+    def wait_for_packets(self) -> None:
+        self.on_wait()
 
     def commit(self, transaction: Transaction) -> None:
         self._commit(None, transaction)

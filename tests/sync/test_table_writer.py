@@ -30,6 +30,35 @@ def test_found_wide_numbers_that_are_free_are_kept(harness: MemoryHarness) -> No
     assert writer.current_wide_numbers({second: 7, third: 8}) == {first: 7, third: 8}
 
 
+def _requests(harness: MemoryHarness) -> list[str]:
+    """Sync; return the waits for packets, and "hairpin" or "other" for each transaction."""
+    requests: list[str] = []
+
+    def record(transaction: Transaction) -> None:
+        if not transaction.is_empty:
+            requests.append("hairpin" if set(transaction.removed) == {HAIRPIN} else "other")
+
+    harness.table.on_commit = record
+    harness.table.on_wait = lambda: requests.append("wait")
+    harness.sync()
+    return requests
+
+
+def test_cleanup_phase_begins_after_one_wait_for_packets(
+    harness: MemoryHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("knft.sync.table_writer.MAX_ELEMENTS", 1)
+    harness.apply(*slices("web", [11, 12, 13], local=[12, 13]))
+    harness.sync()
+    harness.apply(*slices("web", [11]))
+    assert _requests(harness) == ["other", "wait", "hairpin", "hairpin"]
+
+
+def test_nothing_waits_for_packets_without_a_cleanup_phase(harness: MemoryHarness) -> None:
+    harness.apply(*slices("web", [11, 13]))
+    assert _requests(harness) == ["other"]
+
+
 def test_elements_of_a_refused_cleanup_are_recorded_by_key() -> None:
     """Their values are unknown; where only some indexes of an array remain, the others are gaps."""
     removed: dict[str, tuple[Key, ...]] = {
