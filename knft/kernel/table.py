@@ -219,7 +219,7 @@ class KernelTable:
             self._record_chains(transaction)
 
     def wait_for_packets(self) -> None:
-        """Wait until each packet that entered the rules before the last commit has left them: for some milliseconds."""
+        """Wait until the kernel has finished the packets that it was processing: usually some milliseconds."""
         wait_for_grace_period()
 
     def _filtered(self, transaction: Transaction) -> str | None:

@@ -57,8 +57,9 @@ class PreparedTransaction(Struct, frozen=True):
     ports whose contents a full sync found unchanged and claimed. ``removes_unclaimed`` tells whether it removes
     unclaimed contents. ``emptied_chains`` are the chains that it empties and deletes. ``deletable_chains`` were emptied
     before and can be deleted in a separate transaction after it, which the kernel refuses if a foreign rule refers to
-    one of them. ``postponed`` are owners of the snapshot that the transaction does not change, because it has enough
-    rules without them.
+    one of them. ``waits_for_packets`` tells whether the kernel must finish its packets before the cleanup phase.
+    ``postponed`` are owners of the snapshot that the transaction does not change, because it has enough rules without
+    them.
     """
 
     desired: Fragments
@@ -69,6 +70,7 @@ class PreparedTransaction(Struct, frozen=True):
     removes_unclaimed: bool
     emptied_chains: tuple[str, ...]
     deletable_chains: tuple[str, ...]
+    waits_for_packets: bool = False
     postponed: frozenset[ServicePortName] = frozenset()
     claimed_count: int = 0
 
@@ -123,6 +125,7 @@ def prepare_transaction(
         rendering.removes_unclaimed,
         emptied,
         _deletable_chains(snapshot, transaction, now),
+        bool(superseded_removals) and superseded.serves_old_verdicts,
         frozenset(rendering.postponed),
         len(rendering.claims.names),
     )

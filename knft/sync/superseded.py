@@ -64,6 +64,16 @@ class Superseded(Struct, frozen=True):
     rejections: frozenset[tuple[str, Key]] = frozenset()
     moved: frozenset[tuple[str, Key]] = frozenset()
 
+    @property
+    def serves_old_verdicts(self) -> bool:
+        """Whether packets that read a verdict before the main phase may be lost without these elements.
+
+        These packets are many, and their clients cannot know of the change. So before the cleanup phase the kernel must
+        have finished them. Of the other elements, only few packets need one, for a moment after the main phase: those
+        from an endpoint to itself while it is removed, and those to a frontend that had no endpoint until then.
+        """
+        return bool(self.arrays or self.source_ranges)
+
     def includes(self, container: str, key: Key) -> bool:
         """Return whether an element is removed in the cleanup phase."""
         return (

@@ -40,7 +40,7 @@ class TableInterface(Protocol):
         """Send a transaction."""
 
     def wait_for_packets(self) -> None:
-        """Wait until each packet that entered the rules before the last commit has left them."""
+        """Wait until the kernel has finished the packets that it was processing at the last commit."""
 
     def delete(self, objects: Sequence[NamedObject], flushed_chains: Sequence[str] = ()) -> None:
         """Remove all rules of some chains, then delete ``objects``, in one transaction."""
@@ -89,7 +89,7 @@ class TransactionRecorder:
         self.transactions.append(transaction)
 
     def wait_for_packets(self) -> None:
-        """Return at once: no packet uses these rules."""
+        """Return at once: there are no packets."""
 
     def delete(self, objects: Sequence[NamedObject], flushed_chains: Sequence[str] = ()) -> None:
         """Raise NotImplementedError: there is no table with foreign objects."""

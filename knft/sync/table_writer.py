@@ -84,7 +84,7 @@ class TableWriter:
     def commit(
         self, snapshot: TableSnapshot, now: float, max_rules: float = math.inf
     ) -> tuple[PreparedTransaction, float]:
-        """Render the owners of a snapshot, send the transaction, and return it and the seconds that it took.
+        """Render the owners of a snapshot, send the transaction, and return it and the seconds that libnftables took.
 
         As soon as it has ``max_rules`` rules of chains of Service ports, the other sticky Service ports are postponed.
         Raises KernelError if the kernel refuses it: ``programmed`` is then as before. (Chains and endpoints of earlier
@@ -112,12 +112,13 @@ class TableWriter:
         self.has_unrecorded_endpoints = unrecorded
         self._record_commit(snapshot, prepared, now)
         snapshot.programmed.record_deleted(deleted_chains)
+        waited = self._wait_for_packets() if prepared.waits_for_packets and snapshot.table is TableState.READY else 0.0
         try:
             self._remove_deferred(snapshot, prepared.transaction)
         finally:
             self.programmed = snapshot.programmed
         self._delete_emptied_chains(snapshot.programmed, prepared, now)
-        return prepared, self._clock() - started
+        return prepared, self._clock() - started - waited
 
     def commit_nothing(self, programmed: ProgrammedContents[Owner]) -> None:
         """Claim the table, if it has an owner, and record that it still has the contents that were detached.
@@ -228,13 +229,16 @@ class TableWriter:
             else:
                 self.wide[name] = number
 
+    def _wait_for_packets(self) -> float:
+        """Wait until the kernel has finished the packets that read old verdicts; return how many seconds that took."""
+        started = self._clock()
+        self._table.wait_for_packets()
+        return self._clock() - started
+
     def _remove_deferred(self, snapshot: TableSnapshot, transaction: Transaction) -> None:
         if snapshot.table is not TableState.READY:
             return
         pieces = transaction.cleanup_phase(MAX_ELEMENTS)
-        if pieces:
-            # Packets that entered the rules before the main phase look up what is removed now.
-            self._table.wait_for_packets()
         sent = 0
         try:
             for piece in pieces:

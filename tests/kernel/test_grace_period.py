@@ -1,4 +1,4 @@
-"""The kernel waits for packets that are in the middle of the rules; where it cannot, time passes."""
+"""The kernel accepts the call that waits for packets; where it refuses it, knft sleeps."""
 
 import os
 from types import SimpleNamespace
@@ -17,19 +17,19 @@ def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.kernel
-def test_kernel_waits(slept: list[float]) -> None:
+def test_kernel_accepts_the_call(slept: list[float]) -> None:
     """tests/packets/test_held_packets.py shows that it waits for packets."""
     assert wait_for_grace_period()
     assert slept == []
 
 
-def test_time_passes_if_the_system_call_is_refused(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> None:
+def test_sleeps_if_the_call_is_refused(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> None:
     monkeypatch.setitem(grace_period._MEMBARRIER, os.uname().machine, 1_000_000)
     assert not wait_for_grace_period()
     assert slept == [FALLBACK_SECONDS]
 
 
-def test_time_passes_on_another_architecture(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> None:
+def test_sleeps_on_another_architecture(monkeypatch: pytest.MonkeyPatch, slept: list[float]) -> None:
     monkeypatch.setattr(grace_period, "_MEMBARRIER", {})
     assert not wait_for_grace_period()
     assert slept == [FALLBACK_SECONDS]

@@ -270,11 +270,10 @@ class SyncLoop:
         self.request_counts: list[tuple[int, int]] = []
 
     def _sync(self) -> None:
-        # Without its first endpoint, the Service would be rejected; the sync that ends that waits for packets.
-        for other_serving in itertools.cycle([True, False]):
+        for serving in itertools.cycle([False, True]):
             if self._stop.is_set():
                 return
-            self._cleaner.harness.apply(slice_of(6, other_serving=other_serving))
+            self._cleaner.harness.apply(slice_of(6, serving=serving))
             self._cleaner.sync()
             self.request_counts.append((self._requests.dumps, self._requests.deletions))
 

@@ -31,12 +31,12 @@ def test_found_wide_numbers_that_are_free_are_kept(harness: MemoryHarness) -> No
 
 
 def _requests(harness: MemoryHarness) -> list[str]:
-    """Sync; return the waits for packets, and "hairpin" or "other" for each transaction."""
+    """Sync; return the waits for packets, and "cleanup" or "main" for each transaction."""
     requests: list[str] = []
 
     def record(transaction: Transaction) -> None:
         if not transaction.is_empty:
-            requests.append("hairpin" if set(transaction.removed) == {HAIRPIN} else "other")
+            requests.append("main" if transaction.added or transaction.chains else "cleanup")
 
     harness.table.on_commit = record
     harness.table.on_wait = lambda: requests.append("wait")
@@ -44,19 +44,33 @@ def _requests(harness: MemoryHarness) -> list[str]:
     return requests
 
 
-def test_cleanup_phase_begins_after_one_wait_for_packets(
-    harness: MemoryHarness, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("knft.sync.table_writer.MAX_ELEMENTS", 1)
-    harness.apply(*slices("web", [11, 12, 13], local=[12, 13]))
+def test_endpoints_with_old_verdicts_are_removed_after_a_wait_for_packets(harness: MemoryHarness) -> None:
+    harness.apply(service("web", node_port=30080, internalTrafficPolicy="Local"))
+    harness.apply(*slices("web", [11, 12], local=[11, 12]))
     harness.sync()
-    harness.apply(*slices("web", [11]))
-    assert _requests(harness) == ["other", "wait", "hairpin", "hairpin"]
+    harness.apply(service("web", node_port=30080))
+    assert _requests(harness) == ["main", "wait", "cleanup"]
 
 
-def test_nothing_waits_for_packets_without_a_cleanup_phase(harness: MemoryHarness) -> None:
+def test_removal_of_a_local_endpoint_does_not_wait_for_packets(harness: MemoryHarness) -> None:
+    harness.apply(*slices("web", [11, 12], local=[12]))
+    harness.sync()
     harness.apply(*slices("web", [11, 13]))
-    assert _requests(harness) == ["other"]
+    assert _requests(harness) == ["main", "cleanup"]
+
+
+def test_waiting_does_not_count_as_time_in_libnftables(harness: MemoryHarness) -> None:
+    harness.apply(service("web", internalTrafficPolicy="Local"), *slices("web", [11], local=[11]))
+    harness.sync()
+
+    def wait() -> None:
+        harness.now += 5.0
+
+    harness.table.on_wait = wait
+    harness.apply(service("web"))
+    report = harness.sync()
+    assert report.seconds == 5.0
+    assert report.kernel_seconds == 0.0
 
 
 def test_elements_of_a_refused_cleanup_are_recorded_by_key() -> None:

@@ -58,8 +58,8 @@ def service() -> dict[str, Any]:
     }
 
 
-def slice_of(version: Version, *, serving: bool = True, other_serving: bool = False) -> dict[str, Any]:
-    """Return the Service's endpoints of one family: one that is serving (or not), and one that is not (or is)."""
+def slice_of(version: Version, *, serving: bool = True) -> dict[str, Any]:
+    """Return the Service's endpoints of one family: one that is serving (or not), and one that is not."""
     addresses = ENDPOINTS[version]
     return {
         "apiVersion": "discovery.k8s.io/v1",
@@ -69,7 +69,7 @@ def slice_of(version: Version, *, serving: bool = True, other_serving: bool = Fa
         "ports": [{"name": name.lower(), "port": 8080, "protocol": name} for name in PROTOCOLS],
         "endpoints": [
             {"addresses": [addresses["serving"]], "conditions": {"ready": serving, "serving": serving}},
-            {"addresses": [addresses["not serving"]], "conditions": {"ready": other_serving, "serving": other_serving}},
+            {"addresses": [addresses["not serving"]], "conditions": {"ready": False, "serving": False}},
         ],
     }
 
