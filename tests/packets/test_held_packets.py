@@ -262,10 +262,10 @@ def test_cleanup_phase_waits_for_a_packet_with_an_old_verdict(
     with ThreadPoolExecutor(1) as executor:
         for step, target in _steps_of_kind(holding_node, loss, version):
             waiting.clear()
-            holding_node.log.take()
             syncs: list[Future[None]] = []
 
             def begin_sync(step: Step = step, syncs: list[Future[None]] = syncs) -> None:
+                holding_node.log.take()  # The rules that hold the packet.
                 sync = executor.submit(step.apply, holding_node.node)
                 syncs.append(sync)
                 wait_until(lambda: waiting.is_set() or sync.done(), "the sync does not reach the cleanup phase")
