@@ -24,8 +24,8 @@ class Transaction(Struct, frozen=True):
     phase consist of pieces of limited size. Each phase, and each piece, is a Transaction too, and the kernel applies
     each atomically. But a packet that is processed during a commit may read one map before it and another map after
     it. The phases reduce what such a packet can miss: a new verdict refers to a chain that already has its rules, and
-    an element of ``deferred_removals`` stays until the main phase is in force. docs/design/transaction-phases.md lists
-    what remains.
+    an element of ``deferred_removals`` stays until the main phase is in force and, for some changes, until the kernel
+    has finished its packets. docs/design/transaction-phases.md lists what remains.
     """
 
     family: NftFamily

@@ -125,7 +125,7 @@ def prepare_transaction(
         rendering.removes_unclaimed,
         emptied,
         _deletable_chains(snapshot, transaction, now),
-        bool(superseded_removals) and superseded.serves_old_verdicts,
+        superseded.need_wait(superseded_removals),
         frozenset(rendering.postponed),
         len(rendering.claims.names),
     )

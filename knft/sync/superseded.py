@@ -1,5 +1,7 @@
 """Finds the elements to remove in the cleanup phase, after the new verdicts are in force.
 
+Before some of them are removed, the sync waits until the kernel has finished its packets.
+
 The kernel evaluates a packet by the rules that existed when the packet entered the hook, but by the elements that exist
 at the time of each lookup. So if a Service port changes to other chains, or its frontends to other maps with the
 traffic policy or consistent hashing, a packet that read the old verdict before the commit looks up the former endpoints
@@ -64,15 +66,18 @@ class Superseded(Struct, frozen=True):
     rejections: frozenset[tuple[str, Key]] = frozenset()
     moved: frozenset[tuple[str, Key]] = frozenset()
 
-    @property
-    def serves_old_verdicts(self) -> bool:
-        """Whether packets that read a verdict before the main phase may be lost without these elements.
+    def need_wait(self, deferred: Removals) -> bool:
+        """Return whether the kernel must finish its packets before these elements are removed.
 
-        These packets are many, and their clients cannot know of the change. So before the cleanup phase the kernel must
-        have finished them. Of the other elements, only few packets need one, for a moment after the main phase: those
-        from an endpoint to itself while it is removed, and those to a frontend that had no endpoint until then.
+        It must for endpoints and source ranges: every packet with an old verdict looks them up. The other elements
+        concern few packets: those from a removed endpoint to itself, those to a frontend that gets its first endpoint,
+        and those of a known client whose endpoint gets another index.
         """
-        return bool(self.arrays or self.source_ranges)
+        return bool(self.arrays or self.source_ranges) and any(
+            (container == SOURCE_RANGES and key in self.source_ranges) or ArrayName(container, key[:-1]) in self.arrays
+            for container, keys in deferred.items()
+            for key in keys
+        )
 
     def includes(self, container: str, key: Key) -> bool:
         """Return whether an element is removed in the cleanup phase."""

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from knft.families import Family
+from knft.kernel.grace_period import FALLBACK_SECONDS
 from knft.kernel.table import KernelTable
 from knft.render import wide
 from tests.packets.folded import folded
@@ -37,8 +38,8 @@ ALL_ICMP_ERRORS = {"net.ipv4.icmp_ratelimit": 0, "net.ipv6.icmp.ratelimit": 0}
 EXTRA_ROUNDS = 20
 """How often the steps are repeated if a packet was not held until after the commit."""
 
-CLEANUP_DELAY = 0.1
-"""Seconds until a packet is released that the cleanup phase must wait for. Without a wait, that begins after 1 ms."""
+CLEANUP_DELAY = 3 * FALLBACK_SECONDS
+"""Seconds until a packet is released that the cleanup phase must wait for. Only a sleep would not be enough."""
 WAITING_LOSSES = [loss for loss in CLEANUP_LOSSES if loss.point is Point.ENDPOINT]
 """The packets have read an old verdict."""
 
@@ -231,7 +232,7 @@ def test_packet_is_lost_if_deferred_removals_are_part_of_the_main_phase(
 def test_packet_is_lost_if_it_is_held_until_after_the_cleanup_phase(
     holding_node: HoldingNode, monkeypatch: pytest.MonkeyPatch, loss: Loss, version: plan.Version
 ) -> None:
-    """This is why that phase sometimes waits; docs/design/transaction-phases.md#limits tells of the other cases."""
+    """This is why it waits after some changes; docs/design/transaction-phases.md#limits lists those without a wait."""
     _limit_wait(holding_node, monkeypatch, loss)
     monkeypatch.setattr(KernelTable, "wait_for_packets", lambda _: None)
     for step, target in _steps_of_kind(holding_node, loss, version):

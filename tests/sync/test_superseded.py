@@ -234,6 +234,25 @@ def test_superseded_elements_are_removed_in_the_cleanup_phase() -> None:
     assert deferred == {HAIRPIN: (hairpin,), SOURCE_RANGES: (RANGE,), "endpoints-tcp": (late,)}
 
 
+@pytest.mark.parametrize(
+    ("container", "key", "waits"),
+    [
+        ("endpoints-tcp", (*COPIES.prefix, 0), True),
+        (SOURCE_RANGES, RANGE, True),
+        ("endpoints-tcp", (*OTHER.prefix, 0), False),
+        (SOURCE_RANGES, (*FRONTEND, "198.51.100.0/24"), False),
+        (HAIRPIN, ("10.244.0.1", "10.244.0.1", "tcp", 8080), False),
+    ],
+)
+def test_endpoints_and_ranges_that_packets_with_old_verdicts_use_need_a_wait(
+    container: str, key: Key, *, waits: bool
+) -> None:
+    superseded = Superseded(frozenset({COPIES}), frozenset({RANGE}))
+    assert superseded.need_wait({container: (key,)}) is waits
+    assert not superseded.need_wait({})
+    assert not Superseded().need_wait({container: (key,)})
+
+
 def test_element_of_another_set_with_the_key_of_a_superseded_range_is_not_included() -> None:
     superseded = Superseded(frozenset(), frozenset({RANGE}))
     assert superseded.includes(SOURCE_RANGES, RANGE)
