@@ -308,7 +308,8 @@ def test_transactions_on_another_table_do_not_prevent_reading(large_set: Namespa
 
     assert listing is not None
     assert len(listing.contents.members) == len(_MEMBERS)
-    assert observed.dumps == 1 + 1
+    # One more if the kernel was still resizing the hash table during the first one, which changes the order.
+    assert observed.dumps in (1 + 1, 1 + 2)
 
 
 def test_set_that_keeps_changing_is_an_error(large_set: Namespace, library: NamespacedLibrary) -> None:
