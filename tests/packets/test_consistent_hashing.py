@@ -1,6 +1,7 @@
 """Consistent hashing: the hash of a client determines its endpoint, as computed here without a kernel."""
 
 import re
+import time
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
@@ -35,6 +36,8 @@ pytestmark = [
     pytest.mark.parametrize("protocol", ["tcp", "udp"]),
 ]
 
+_SETTLED_SECONDS = 10.0
+
 FRONTENDS = (("cluster.50", 80), ("node", 30050), ("external.5", 80), ("external.6", 80))
 
 
@@ -52,13 +55,13 @@ def test_source_hash_determines_the_endpoint_at_all_frontends(
     """Cluster IP, NodePort, load balancer IP and external IP."""
     node.apply([hashed("source-hash"), SLICE])
     assert _explained_hash(node) == "load balancing  source-hash: by the hash of the client's address"
-    listed, sources = node.namespace.run(["nft", "list", "ruleset"]).stdout, clients(version, 60)
+    listed, sources = _settled_ruleset(node), clients(version, 60)
     expected = {client: expected_server(version, PODS, client) for client in sources}
     assert set(expected.values()) == set(PODS)
     for name, port in FRONTENDS:
         assert expected == outside.servers_of(name, port, sources)
     # Clients need no memory.
-    assert listed == node.namespace.run(["nft", "list", "ruleset"]).stdout
+    assert listed == _settled_ruleset(node)
 
 
 def test_maglev_hashes_the_source_port(node: ProgrammedNode, version: plan.Version, protocol: Protocol) -> None:
@@ -179,12 +182,24 @@ def test_affinity_takes_precedence(node: ProgrammedNode, outside: OutsideClients
 def test_restart_changes_nothing(node: ProgrammedNode, outside: OutsideClients, version: plan.Version) -> None:
     """The numbers and tables are the same in a new process."""
     node.apply([hashed("source-hash"), SLICE])
-    before = node.namespace.run(["nft", "list", "ruleset"]).stdout
+    before = _settled_ruleset(node)
     node.restart([])
-    assert before == node.namespace.run(["nft", "list", "ruleset"]).stdout
+    assert before == _settled_ruleset(node)
     # The host's nft lists every slot, of TCP and UDP in both families.
     assert _listed_slots(before) == [table_size(len(PODS))] * 4
     assert set(outside.servers_of(*FRONTENDS[0], clients(version, 20)).values()) == set(PODS)
+
+
+def _settled_ruleset(node: ProgrammedNode) -> str:
+    """Return the listing of all tables; list again until nothing differs.
+
+    While the kernel resizes the hash table of a map that was just filled, it may list an element twice, or not at all.
+    """
+    listed, again = "", node.namespace.run(["nft", "list", "ruleset"]).stdout
+    deadline = time.monotonic() + _SETTLED_SECONDS
+    while listed != again and time.monotonic() < deadline:
+        listed, again = again, node.namespace.run(["nft", "list", "ruleset"]).stdout
+    return again
 
 
 def _listed_slots(ruleset: str) -> list[int]:
