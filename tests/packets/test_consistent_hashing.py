@@ -191,7 +191,7 @@ def test_restart_changes_nothing(node: ProgrammedNode, outside: OutsideClients, 
 
 
 def _settled_ruleset(node: ProgrammedNode) -> str:
-    """Return the listing of all tables; list again until nothing differs.
+    """Return the listing of all tables; list again until two listings are equal.
 
     While the kernel resizes the hash table of a map that was just filled, it may list an element twice, or not at all.
     """
